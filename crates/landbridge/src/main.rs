@@ -1,0 +1,2 @@
+//! The landbridge binary.
+fn main() {}
