@@ -1,0 +1,117 @@
+//! Where things are: the repository, its packages, the programs cargo built, the cache.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use crate::sh;
+
+/// The root of the repository this program was run for.
+pub fn root() -> PathBuf {
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    here.parent().map(Path::to_path_buf).unwrap_or(here)
+}
+
+/// A cargo command in the root, with the cargo that started us.
+pub fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
+/// Our cache folder: `$XDG_CACHE_HOME/landbridge`, else `~/.cache/landbridge`.
+pub fn cache() -> Result<PathBuf> {
+    let base = match std::env::var_os("XDG_CACHE_HOME").filter(|dir| !dir.is_empty()) {
+        Some(dir) => PathBuf::from(dir),
+        None => {
+            PathBuf::from(std::env::var_os("HOME").context("neither XDG_CACHE_HOME nor HOME is set")?).join(".cache")
+        }
+    };
+    Ok(base.join("landbridge"))
+}
+
+/// What `cargo metadata` says, cut down to what the checks read.
+#[derive(Deserialize)]
+pub struct Metadata {
+    pub packages: Vec<Package>,
+    pub workspace_members: Vec<String>,
+    pub target_directory: PathBuf,
+    #[serde(default)]
+    pub resolve: Option<Resolve>,
+}
+
+/// One package, ours or a dependency.
+#[derive(Deserialize, Clone, Default)]
+pub struct Package {
+    pub id: String,
+    pub name: String,
+    pub version: String,
+    pub license: Option<String>,
+    pub source: Option<String>,
+    pub manifest_path: PathBuf,
+    #[serde(default)]
+    pub dependencies: Vec<Dependency>,
+}
+
+/// One line of a package's dependency tables.
+#[derive(Deserialize, Clone, Default)]
+pub struct Dependency {
+    pub name: String,
+    /// `None` = normal, else `dev` or `build`.
+    pub kind: Option<String>,
+}
+
+/// Which packages are really used, after features were settled.
+#[derive(Deserialize)]
+pub struct Resolve {
+    pub nodes: Vec<Node>,
+}
+
+/// One used package.
+#[derive(Deserialize)]
+pub struct Node {
+    pub id: String,
+    pub dependencies: Vec<String>,
+}
+
+/// Asks cargo about the workspace and everything it depends on.
+pub fn metadata() -> Result<Metadata> {
+    let text = sh::stdout_of(cargo().args(["metadata", "--format-version", "1", "--locked"]))
+        .or_else(|_| sh::stdout_of(cargo().args(["metadata", "--format-version", "1"])))?;
+    serde_json::from_str(&text).context("cargo metadata")
+}
+
+/// Builds one binary and returns where cargo put it.
+pub fn build_bin(package: &str, bin: &str, profile: &str) -> Result<PathBuf> {
+    #[derive(Deserialize)]
+    struct Message {
+        executable: Option<PathBuf>,
+        target: Option<Target>,
+    }
+    #[derive(Deserialize)]
+    struct Target {
+        name: String,
+    }
+    let text = sh::stdout_of(cargo().args([
+        "build",
+        "--quiet",
+        "--message-format=json-render-diagnostics",
+        "--package",
+        package,
+        "--bin",
+        bin,
+        "--profile",
+        profile,
+    ]))?;
+    let built = text
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Message>(line).ok())
+        .filter(|message| message.target.as_ref().is_some_and(|target| target.name == bin))
+        .find_map(|message| message.executable);
+    match built {
+        Some(path) => Ok(path),
+        None => bail!("cargo built no binary {bin} in {package}"),
+    }
+}
