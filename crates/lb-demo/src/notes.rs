@@ -1,0 +1,96 @@
+//! The note tools: `add_note` and `list_notes`.
+
+use rmcp::handler::server::tool::schema_for_output;
+use rmcp::handler::server::wrapper::Parameters;
+use rmcp::model::{CallToolResult, ContentBlock};
+use rmcp::service::RequestContext;
+use rmcp::{RoleServer, tool, tool_router};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tracing::debug;
+
+use crate::server::Demo;
+
+const NOTE_CHARS_MAX: usize = 500;
+
+/// Arguments of `add_note`.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct AddNote {
+    /// The text to keep, 1 to 500 characters
+    #[schemars(length(min = 1, max = 500))]
+    note: String,
+}
+
+/// Structured result of `list_notes`.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct NoteList {
+    /// The notes of this connection, newest first
+    notes: Vec<String>,
+}
+
+#[tool_router(router = note_tools, vis = "pub(crate)")]
+impl Demo {
+    #[tool(
+        title = "Add a note",
+        description = "Keep a note in front of the others; the newest 50 are kept for this connection",
+        annotations(destructive_hint = false, open_world_hint = false)
+    )]
+    async fn add_note(
+        &self,
+        Parameters(AddNote { note }): Parameters<AddNote>,
+        context: RequestContext<RoleServer>,
+    ) -> CallToolResult {
+        let note = note.trim();
+        if note.is_empty() {
+            return failed("the note is empty");
+        }
+        if NOTE_CHARS_MAX < note.chars().count() {
+            return failed(format!("the note is longer than {NOTE_CHARS_MAX} characters"));
+        }
+        let count = self.session.add_note(note.to_owned());
+        self.session.closed.run_until_cancelled(self.resources_changed(&context)).await;
+        said(format!("Saved note #{count}: {note}"))
+    }
+
+    #[tool(
+        title = "List the notes",
+        description = "The notes of this connection, newest first",
+        output_schema = schema_for_output::<NoteList>(),
+        annotations(read_only_hint = true, open_world_hint = false)
+    )]
+    async fn list_notes(&self) -> CallToolResult {
+        let text = self.session.numbered_notes().unwrap_or_else(|| "No notes in this session yet.".to_owned());
+        let mut result = said(text);
+        result.structured_content = Some(json!(NoteList { notes: self.session.notes() }));
+        result
+    }
+}
+
+impl Demo {
+    /// Tells the client that the list of resources changed, before the result that changed it goes out.
+    ///
+    /// A client of the handshake era gets the plain notification; one of the later era only where it listens for it.
+    async fn resources_changed(&self, context: &RequestContext<RoleServer>) {
+        if context.peer.peer_info().is_some()
+            && let Err(error) = context.peer.notify_resource_list_changed().await
+        {
+            debug!(%error, "list change not sent");
+        }
+        for sink in self.session.listeners() {
+            if let Err(error) = sink.notify_resource_list_changed().await {
+                debug!(%error, "list change not sent to a listener");
+            }
+        }
+    }
+}
+
+/// A result of one text block.
+pub(crate) fn said(text: impl Into<String>) -> CallToolResult {
+    CallToolResult::success(vec![ContentBlock::text(text)])
+}
+
+/// A result that tells the model what went wrong.
+pub(crate) fn failed(text: impl Into<String>) -> CallToolResult {
+    CallToolResult::error(vec![ContentBlock::text(text)])
+}

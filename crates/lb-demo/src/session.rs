@@ -1,0 +1,126 @@
+//! What one connection remembers: its notes, its counters and who listens for changes. Nothing here does IO.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use rmcp::model::RequestId;
+use rmcp::service::SubscriptionSink;
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+/// Notes kept per connection; the oldest falls out.
+const NOTES_MAX: usize = 50;
+/// Open `subscriptions/listen` requests per connection; one more is refused.
+const LISTENERS_MAX: usize = 16;
+
+/// State of one connection, shared by the transport (which counts) and the tools (which read and write).
+pub(crate) struct Session {
+    id: u64,
+    /// Milliseconds since 1970.
+    created_at: u64,
+    activity: Mutex<Activity>,
+    /// Newest first.
+    notes: Mutex<VecDeque<String>>,
+    listeners: Mutex<Vec<SubscriptionSink>>,
+    /// Cancelled when the client has closed its end: nothing that waits may outlive it.
+    pub(crate) closed: CancellationToken,
+}
+
+struct Activity {
+    last_at: u64,
+    request_count: u64,
+}
+
+/// The body of `session://overview`; times are milliseconds since 1970.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Overview {
+    session_id: String,
+    created_at: u64,
+    last_activity: u64,
+    request_count: u64,
+    note_count: usize,
+}
+
+impl Session {
+    pub(crate) fn new() -> Self {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        let now = unix_ms();
+        Self {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            created_at: now,
+            activity: Mutex::new(Activity { last_at: now, request_count: 0 }),
+            notes: Mutex::default(),
+            listeners: Mutex::default(),
+            closed: CancellationToken::new(),
+        }
+    }
+
+    /// Counts a request that arrived.
+    pub(crate) fn touch(&self) {
+        let mut activity = self.activity.lock();
+        activity.request_count += 1;
+        activity.last_at = unix_ms();
+    }
+
+    pub(crate) fn overview(&self) -> Overview {
+        let note_count = self.notes.lock().len();
+        let activity = self.activity.lock();
+        Overview {
+            session_id: format!("demo-{}", self.id),
+            created_at: self.created_at,
+            last_activity: activity.last_at,
+            request_count: activity.request_count,
+            note_count,
+        }
+    }
+
+    /// Puts a note in front and says how many there are now.
+    pub(crate) fn add_note(&self, note: String) -> usize {
+        let mut notes = self.notes.lock();
+        notes.push_front(note);
+        notes.truncate(NOTES_MAX);
+        notes.len()
+    }
+
+    /// All notes, newest first.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        self.notes.lock().iter().cloned().collect()
+    }
+
+    pub(crate) fn note(&self, index: usize) -> Option<String> {
+        self.notes.lock().get(index).cloned()
+    }
+
+    /// The notes as a list for people: numbered from 1, one per line; `None` when there are none.
+    pub(crate) fn numbered_notes(&self) -> Option<String> {
+        let notes = self.notes.lock();
+        let lines: Vec<_> = notes.iter().zip(1..).map(|(note, number)| format!("{number}. {note}")).collect();
+        (!lines.is_empty()).then(|| lines.join("\n"))
+    }
+
+    /// Remembers an open subscription; `false` when there are too many.
+    pub(crate) fn listen(&self, sink: SubscriptionSink) -> bool {
+        let mut listeners = self.listeners.lock();
+        if LISTENERS_MAX <= listeners.len() {
+            return false;
+        }
+        listeners.push(sink);
+        true
+    }
+
+    pub(crate) fn unlisten(&self, id: &RequestId) {
+        self.listeners.lock().retain(|sink| sink.id() != id);
+    }
+
+    pub(crate) fn listeners(&self) -> Vec<SubscriptionSink> {
+        self.listeners.lock().clone()
+    }
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
