@@ -1,1 +1,33 @@
-//! lb-exchange
+//! The shared nouns: exchange, step, holder, feed, association, principal, capabilities, server specs, and the ports
+//! between fronts and the middle.
+//!
+//! No IO happens here, and no protocol of either side is known: fronts and backends both speak in these terms, so
+//! that any two of them can be joined.
+
+mod associate;
+mod call;
+mod desk;
+mod exchange;
+mod feed;
+mod holder;
+mod middle;
+mod principal;
+mod server;
+mod step;
+mod streams;
+mod tasks;
+
+pub use associate::{Associated, Hints, InFlight, Whence, associate};
+pub use call::{Call, Caller, Capabilities, Hello, Mount, ParamHeaders};
+pub use desk::{Busy, Desk};
+pub use exchange::{Driver, Exchange, Remote, Yield};
+pub use feed::{Feed, FeedItem, List};
+pub use holder::{Front, Happened, Holder, Loss};
+pub use middle::{BoxFuture, Middle, Refusal, Seat, SessionId, Welcome};
+pub use principal::Principal;
+pub use server::{Isolation, NameError, Restart, Secret, ServerName, ServerSpec, Target, UrlError, check_url};
+pub use step::{
+    Answer, Ask, AskKey, AskKind, Cancel, Command, End, ErrorBody, Note, Outcome, Receipt, Resume, Step,
+};
+pub use streams::{EventId, ResumeError, Stored, StreamId, Streams, Tail};
+pub use tasks::Tasks;

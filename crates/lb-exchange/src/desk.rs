@@ -1,0 +1,116 @@
+//! What a session has open under ids that its client knows: calls that run, and asks that wait for an answer.
+
+use std::collections::HashMap;
+
+use lb_wire::Id;
+use parking_lot::Mutex;
+
+use crate::exchange::Remote;
+use crate::step::{Answer, AskKey, AskKind, Cancel};
+
+/// The tables of one session. Ids of calls are the client's, ids of asks are ours; the two never mix.
+#[derive(Debug, Default)]
+pub struct Desk(Mutex<Tables>);
+
+#[derive(Debug, Default)]
+struct Tables {
+    running: HashMap<Id, Remote>,
+    asks: HashMap<u64, OpenAsk>,
+    asks_ever: u64,
+}
+
+#[derive(Debug)]
+struct OpenAsk {
+    remote: Remote,
+    key: AskKey,
+    kind: AskKind,
+}
+
+/// Why a call cannot start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Busy {
+    /// The client still has a call open under this id.
+    #[error("a request with this id is still running")]
+    Id,
+    /// Too many calls at once.
+    #[error("too many requests at once in this session")]
+    Calls,
+}
+
+impl Desk {
+    /// Calls that one session may have open.
+    pub const RUNNING_MAX: usize = 1024;
+    /// Asks that one session may have open.
+    pub const ASKS_MAX: usize = 256;
+
+    /// Notes that a call runs.
+    ///
+    /// # Errors
+    /// The id is in use, or too many calls run.
+    pub fn run(&self, id: Id, remote: Remote) -> Result<(), Busy> {
+        let mut tables = self.0.lock();
+        if Self::RUNNING_MAX <= tables.running.len() {
+            return Err(Busy::Calls);
+        }
+        match tables.running.entry(id) {
+            std::collections::hash_map::Entry::Occupied(_) => Err(Busy::Id),
+            std::collections::hash_map::Entry::Vacant(free) => {
+                free.insert(remote);
+                Ok(())
+            }
+        }
+    }
+
+    /// Notes that a call is over.
+    pub fn done(&self, id: &Id) {
+        self.0.lock().running.remove(id);
+    }
+
+    /// Cancels a running call; false when there is none of this id.
+    pub fn cancel(&self, id: &Id, why: Cancel) -> bool {
+        let remote = self.0.lock().running.get(id).cloned();
+        remote.is_some_and(|remote| remote.cancel(why))
+    }
+
+    /// Cancels everything that runs and refuses every open ask.
+    pub fn clear(&self, why: &Cancel) {
+        let (running, asks) = {
+            let mut tables = self.0.lock();
+            (std::mem::take(&mut tables.running), std::mem::take(&mut tables.asks))
+        };
+        for ask in asks.into_values() {
+            ask.remote.answer(ask.key, ask.kind.refusal());
+        }
+        for remote in running.into_values() {
+            remote.cancel(why.clone());
+        }
+    }
+
+    /// Opens an ask and gives the id to send it under; `None` when too many are open.
+    pub fn ask(&self, remote: Remote, key: AskKey, kind: AskKind) -> Option<Id> {
+        let mut tables = self.0.lock();
+        if Self::ASKS_MAX <= tables.asks.len() {
+            return None;
+        }
+        tables.asks_ever += 1;
+        let number = tables.asks_ever;
+        tables.asks.insert(number, OpenAsk { remote, key, kind });
+        Some(Id::number(number))
+    }
+
+    /// Hands an answer to whoever asked; false when no such ask is open.
+    pub fn answer(&self, id: &Id, answer: Answer) -> bool {
+        let ask = id.to_number().and_then(|number| self.0.lock().asks.remove(&number));
+        ask.is_some_and(|ask| ask.remote.answer(ask.key, answer))
+    }
+
+    /// Forgets an ask that is no longer needed.
+    pub fn withdraw(&self, id: &Id) -> bool {
+        id.to_number().is_some_and(|number| self.0.lock().asks.remove(&number).is_some())
+    }
+
+    /// How many calls run.
+    pub fn running(&self) -> usize {
+        self.0.lock().running.len()
+    }
+}

@@ -1,0 +1,208 @@
+//! The exchange itself: a driver that makes steps when polled, and a remote through which others speak to it.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
+
+use crate::step::{Answer, AskKey, Cancel, Command, End, Step};
+
+/// One request that we make good on.
+///
+/// Whoever holds it polls it; nothing happens otherwise. Dropping it before its end cancels it.
+pub struct Exchange {
+    drive: Drive,
+    remote: Remote,
+}
+
+enum Drive {
+    Ready(Option<Box<End>>),
+    Driver(Box<dyn Driver>),
+}
+
+/// The thing that must be polled for steps to come.
+pub trait Driver: Send {
+    /// The next step. Not polled again after [`Step::End`]. Commands are in the mailbox of the [`Remote`] that the
+    /// exchange was made with; sending one wakes whoever polled last.
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Step>;
+}
+
+impl Exchange {
+    /// An exchange that has already ended, such as one answered from a cache.
+    pub fn ready(end: End) -> Self {
+        Self { drive: Drive::Ready(Some(Box::new(end))), remote: Remote::deaf() }
+    }
+
+    /// An exchange with a driver of its own.
+    pub fn new(driver: impl Driver + 'static, remote: Remote) -> Self {
+        Self { drive: Drive::Driver(Box::new(driver)), remote }
+    }
+
+    /// An exchange written as straight code: `make` gets a [`Yield`] to hand out steps, and returns the end.
+    pub fn routine<F>(make: impl FnOnce(Yield) -> F) -> Self
+    where
+        F: Future<Output = End> + Send + 'static,
+    {
+        let mailbox = Arc::<Mutex<Mailbox>>::default();
+        let body = make(Yield(mailbox.clone()));
+        Self::new(Routine { body: Box::pin(body), mailbox: mailbox.clone() }, Remote(Some(mailbox)))
+    }
+
+    /// The handle through which others answer and cancel.
+    pub fn remote(&self) -> &Remote {
+        &self.remote
+    }
+
+    /// The next step.
+    ///
+    /// Cancel safe: yes, a step is only taken when it is returned.
+    pub async fn step(&mut self) -> Step {
+        std::future::poll_fn(|cx| self.poll_step(cx)).await
+    }
+
+    /// The next step, for holders that are polled themselves.
+    pub fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
+        match &mut self.drive {
+            Drive::Ready(end) => match end.take() {
+                Some(end) => Poll::Ready(Step::End(*end)),
+                None => Poll::Pending,
+            },
+            Drive::Driver(driver) => {
+                self.remote.watch(cx.waker());
+                driver.poll_step(cx)
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Exchange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Exchange")
+    }
+}
+
+/// The way down an exchange: answers, a cancel, and "somebody is back". Cheap to clone and never blocks.
+#[derive(Clone)]
+pub struct Remote(Option<Arc<Mutex<Mailbox>>>);
+
+#[derive(Default)]
+struct Mailbox {
+    commands: VecDeque<Command>,
+    waker: Option<Waker>,
+    /// A step on its way out of a routine.
+    out: Option<Step>,
+}
+
+impl Remote {
+    /// Open asks are capped at 16 per exchange, so more commands than this is a peer repeating itself.
+    const COMMANDS_MAX: usize = 64;
+
+    /// A remote with a mailbox.
+    #[expect(clippy::new_without_default, reason = "a default remote could as well be the deaf one")]
+    pub fn new() -> Self {
+        Self(Some(Arc::default()))
+    }
+
+    /// A remote that nobody listens to.
+    pub fn deaf() -> Self {
+        Self(None)
+    }
+
+    /// Answers an ask. False when nobody is there to take it.
+    pub fn answer(&self, key: AskKey, answer: Answer) -> bool {
+        self.send(Command::Answer(key, answer))
+    }
+
+    /// Cancels the exchange: its next step is the end, with nothing to say to the client.
+    pub fn cancel(&self, why: Cancel) -> bool {
+        self.send(Command::Cancel(why))
+    }
+
+    /// After a pause: somebody is back to listen.
+    pub fn back(&self) -> bool {
+        self.send(Command::Back)
+    }
+
+    /// Takes the next command; for drivers.
+    pub fn take(&self) -> Option<Command> {
+        self.0.as_ref()?.lock().commands.pop_front()
+    }
+
+    fn send(&self, command: Command) -> bool {
+        let Some(mailbox) = &self.0 else { return false };
+        let waker = {
+            let mut mailbox = mailbox.lock();
+            if Self::COMMANDS_MAX <= mailbox.commands.len() {
+                return false;
+            }
+            mailbox.commands.push_back(command);
+            mailbox.waker.clone()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        true
+    }
+
+    fn watch(&self, waker: &Waker) {
+        let Some(mailbox) = &self.0 else { return };
+        let mut mailbox = mailbox.lock();
+        match &mailbox.waker {
+            Some(known) if known.will_wake(waker) => {}
+            _ => mailbox.waker = Some(waker.clone()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Remote {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Remote")
+    }
+}
+
+/// Hands steps out of a routine, and commands into it.
+pub struct Yield(Arc<Mutex<Mailbox>>);
+
+impl Yield {
+    /// Hands out one step and waits until it is taken.
+    ///
+    /// Cancel safe: no, a step may be lost.
+    pub async fn step(&self, step: Step) {
+        self.0.lock().out = Some(step);
+        std::future::poll_fn(|_| if self.0.lock().out.is_some() { Poll::Pending } else { Poll::Ready(()) }).await;
+    }
+
+    /// The next command.
+    ///
+    /// Cancel safe: yes.
+    pub async fn command(&self) -> Command {
+        std::future::poll_fn(|_| self.try_command().map_or(Poll::Pending, Poll::Ready)).await
+    }
+
+    /// The next command, if one is waiting.
+    pub fn try_command(&self) -> Option<Command> {
+        self.0.lock().commands.pop_front()
+    }
+}
+
+/// Straight code as a driver. Wake-ups need no bookkeeping: the body is polled whenever the exchange is.
+struct Routine {
+    body: Pin<Box<dyn Future<Output = End> + Send>>,
+    mailbox: Arc<Mutex<Mailbox>>,
+}
+
+impl Driver for Routine {
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
+        match self.body.as_mut().poll(cx) {
+            Poll::Ready(end) => Poll::Ready(Step::End(end)),
+            Poll::Pending => match self.mailbox.lock().out.take() {
+                // The body goes on when its holder comes back for the next step.
+                Some(step) => Poll::Ready(step),
+                None => Poll::Pending,
+            },
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! What a backend connection says that belongs to no request.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use lb_wire::Text;
+use parking_lot::Mutex;
+
+use crate::exchange::Remote;
+use crate::step::{Ask, Note};
+
+/// The lists of a server that can change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the lists explain themselves")]
+pub enum List {
+    Tools,
+    Prompts,
+    Resources,
+}
+
+impl List {
+    /// From the method of a `list_changed` notification.
+    pub fn of_change(method: &str) -> Option<Self> {
+        match method {
+            "notifications/tools/list_changed" => Some(Self::Tools),
+            "notifications/prompts/list_changed" => Some(Self::Prompts),
+            "notifications/resources/list_changed" => Some(Self::Resources),
+            _ => None,
+        }
+    }
+}
+
+/// One thing a connection said out of the blue.
+#[derive(Clone, Debug)]
+pub enum FeedItem {
+    /// A list changed.
+    Changed(List, Note),
+    /// A resource changed.
+    Updated(Text, Note),
+    /// A log line.
+    Log(Note),
+    /// Any other notification.
+    Note(Note),
+    /// A request of the server that belongs to no call; answered through the remote.
+    Ask(Ask, Remote),
+    /// An ask that was in the feed is no longer needed.
+    Withdraw(crate::step::AskKey),
+    /// The connection is usable; counts connections.
+    Up(u64),
+    /// The connection is gone.
+    Down(u64, Text),
+}
+
+/// A bounded queue in wire order with one reader. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Feed(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    items: VecDeque<FeedItem>,
+    pushed: u64,
+    taken: u64,
+    logs: usize,
+    asks: usize,
+    updated: usize,
+    notes: usize,
+    dropped: u64,
+    waker: Option<Waker>,
+}
+
+impl Feed {
+    /// Open asks in one feed; more are refused to the server.
+    pub const ASKS_MAX: usize = 100;
+    /// Distinct resources remembered as updated.
+    pub const UPDATED_MAX: usize = 1000;
+    /// Log lines and other notes kept; the oldest is dropped and counted.
+    pub const NOTES_MAX: usize = 256;
+
+    /// Adds an item and gives its mark.
+    ///
+    /// # Errors
+    /// Too many asks are open: the item comes back, and the server is to be refused.
+    pub fn push(&self, item: FeedItem) -> Result<u64, Box<FeedItem>> {
+        let waker = {
+            let mut state = self.0.lock();
+            if let FeedItem::Ask(..) = &item
+                && Self::ASKS_MAX <= state.asks
+            {
+                return Err(Box::new(item));
+            }
+            state.add(item);
+            state.pushed += 1;
+            state.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        Ok(self.mark())
+    }
+
+    /// How many items have been pushed so far: what an end carries.
+    pub fn mark(&self) -> u64 {
+        self.0.lock().pushed
+    }
+
+    /// Whether items up to this mark have been taken.
+    pub fn is_taken(&self, mark: u64) -> bool {
+        mark <= self.0.lock().taken
+    }
+
+    /// Takes everything that waits.
+    pub fn drain(&self) -> Vec<FeedItem> {
+        let mut state = self.0.lock();
+        state.taken = state.pushed;
+        (state.logs, state.asks, state.updated, state.notes) = (0, 0, 0, 0);
+        state.items.drain(..).collect()
+    }
+
+    /// Takes the oldest item, or waits for one.
+    pub fn poll_next(&self, cx: &mut Context<'_>) -> Poll<FeedItem> {
+        let mut state = self.0.lock();
+        match state.items.pop_front() {
+            Some(item) => {
+                state.count(&item, false);
+                if state.items.is_empty() {
+                    state.taken = state.pushed;
+                }
+                Poll::Ready(item)
+            }
+            None => {
+                state.waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Waits until something is there to be taken.
+    ///
+    /// Cancel safe: yes.
+    pub async fn ready(&self) {
+        std::future::poll_fn(|cx| {
+            let mut state = self.0.lock();
+            if !state.items.is_empty() {
+                return Poll::Ready(());
+            }
+            state.waker = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// How many items were dropped because nobody took them in time.
+    pub fn dropped(&self) -> u64 {
+        self.0.lock().dropped
+    }
+}
+
+impl State {
+    fn add(&mut self, item: FeedItem) {
+        match &item {
+            // A change that waits already says it all; the newest keeps its place in the order.
+            FeedItem::Changed(list, _) => self.items.retain(|old| !matches!(old, FeedItem::Changed(l, _) if l == list)),
+            FeedItem::Updated(uri, _) => self.replace_update(uri),
+            FeedItem::Log(_) if Feed::NOTES_MAX <= self.logs => self.drop_oldest(|old| matches!(old, FeedItem::Log(_))),
+            FeedItem::Note(_) if Feed::NOTES_MAX <= self.notes => {
+                self.drop_oldest(|old| matches!(old, FeedItem::Note(_)));
+            }
+            FeedItem::Up(_) | FeedItem::Down(..) => {
+                self.items.retain(|old| !matches!(old, FeedItem::Up(_) | FeedItem::Down(..)));
+            }
+            FeedItem::Log(_) | FeedItem::Note(_) | FeedItem::Ask(..) | FeedItem::Withdraw(_) => {}
+        }
+        self.count(&item, true);
+        self.items.push_back(item);
+    }
+
+    fn replace_update(&mut self, uri: &Text) {
+        let before = self.items.len();
+        self.items.retain(|old| !matches!(old, FeedItem::Updated(u, _) if u == uri));
+        self.updated -= before - self.items.len();
+        if Feed::UPDATED_MAX <= self.updated {
+            self.drop_oldest(|old| matches!(old, FeedItem::Updated(..)));
+        }
+    }
+
+    fn drop_oldest(&mut self, which: impl Fn(&FeedItem) -> bool) {
+        if let Some(item) = self.items.iter().position(which).and_then(|at| self.items.remove(at)) {
+            self.count(&item, false);
+            self.dropped += 1;
+        }
+    }
+
+    fn count(&mut self, item: &FeedItem, added: bool) {
+        let counter = match item {
+            FeedItem::Log(_) => &mut self.logs,
+            FeedItem::Ask(..) => &mut self.asks,
+            FeedItem::Updated(..) => &mut self.updated,
+            FeedItem::Note(_) => &mut self.notes,
+            FeedItem::Changed(..) | FeedItem::Withdraw(_) | FeedItem::Up(_) | FeedItem::Down(..) => return,
+        };
+        *counter = if added { *counter + 1 } else { counter.saturating_sub(1) };
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! The port between the fronts and the middle.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use lb_wire::{Message, Raw};
+
+use crate::call::{Call, Caller, Hello, Mount};
+use crate::desk::Desk;
+use crate::exchange::Exchange;
+use crate::principal::Principal;
+use crate::step::{Cancel, ErrorBody};
+use crate::streams::Streams;
+
+/// A boxed future.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The middle, as the fronts see it.
+pub trait Middle: Send + Sync {
+    /// Opens a modern request. Connecting happens inside the exchange.
+    fn open(&self, call: Call) -> Exchange;
+
+    /// Seats a legacy client.
+    fn begin(&self, hello: Hello) -> BoxFuture<'_, Result<Welcome, Refusal>>;
+
+    /// Finds a legacy session, by id, path and principal together.
+    fn seat(&self, id: &str, mount: &Mount, who: &Principal) -> Option<Arc<dyn Seat>>;
+
+    /// Takes over work that must go on without a front.
+    fn adopt(&self, pump: BoxFuture<'static, ()>);
+
+    /// The servers that can be named in a path.
+    fn servers(&self) -> Vec<String>;
+
+    /// Whether a path leads anywhere.
+    fn has(&self, mount: &Mount) -> bool;
+}
+
+/// What a seated client is told.
+pub struct Welcome {
+    /// Its session.
+    pub seat: Arc<dyn Seat>,
+    /// The result of `initialize`.
+    pub result: Raw,
+}
+
+/// A client that cannot be seated.
+#[derive(Debug)]
+pub struct Refusal {
+    /// What it is told.
+    pub error: ErrorBody,
+    /// Whether a later attempt may work: a 503 instead of a 200 with an error.
+    pub busy: bool,
+}
+
+/// One legacy client's place: its session, as the fronts see it.
+pub trait Seat: Send + Sync {
+    /// Its id.
+    fn id(&self) -> &SessionId;
+
+    /// Facts about the client.
+    fn caller(&self) -> &Arc<Caller>;
+
+    /// Calls and asks under ids that the client knows.
+    fn desk(&self) -> &Desk;
+
+    /// Its resumable streams.
+    fn streams(&self) -> &dyn Streams;
+
+    /// Opens a request. Connecting happens inside the exchange.
+    fn open(self: Arc<Self>, call: Call) -> Exchange;
+
+    /// A notification of the client, other than a cancel.
+    fn notified(&self, message: Message);
+
+    /// What belongs to no request, as an exchange that never ends by itself. At most one is held at a time: a second
+    /// one ends the first.
+    fn listen(&self) -> Exchange;
+
+    /// Ends the session; safe to call twice.
+    fn end(&self, why: Cancel);
+}
+
+/// Names a legacy session: 256 random bits, a bearer secret.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct SessionId(Arc<str>);
+
+impl SessionId {
+    /// A new one, from the system's random source.
+    pub fn random() -> Self {
+        let bytes: [u8; 32] = rand::random();
+        Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into())
+    }
+
+    /// The text; never for logs.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SessionId(***)")
+    }
+}

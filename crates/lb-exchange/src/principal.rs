@@ -1,0 +1,14 @@
+//! Who is calling.
+
+use std::sync::Arc;
+
+/// Who is calling, after authentication. State of one principal is never visible to another.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Principal(Arc<str>);
+
+impl Principal {
+    /// Everybody on a gateway without a login: one principal.
+    pub fn local() -> Self {
+        Self(Arc::from("local"))
+    }
+}

@@ -1,0 +1,251 @@
+//! What an exchange yields, and what goes down it.
+
+use std::time::Duration;
+
+use lb_wire::revision::Era;
+use lb_wire::{Raw, Text, compose};
+
+/// One thing that happened in an exchange, in order. Exactly one [`Step::End`] comes, and nothing after it.
+#[derive(Debug)]
+pub enum Step {
+    /// A notification that belongs to this exchange.
+    Note(Note),
+    /// The server needs something from the client.
+    Ask(Ask),
+    /// The server no longer needs the answer to an ask.
+    Withdraw {
+        /// Which ask.
+        key: AskKey,
+    },
+    /// The server closed its stream before the end and will go on when somebody is back.
+    Pause {
+        /// How long the server asked to wait.
+        retry: Option<Duration>,
+    },
+    /// The end.
+    End(End),
+}
+
+/// A notification, ready to be put into an envelope.
+#[derive(Clone, Debug)]
+pub struct Note {
+    /// Its method.
+    pub method: Text,
+    /// Its params, with tokens and ids already those of the client.
+    pub params: Option<Raw>,
+    /// Whether the client can receive it; progress for which the client gave no token only feeds deadlines.
+    pub forward: bool,
+}
+
+impl Note {
+    /// A note for the client.
+    pub fn new(method: Text, params: Option<Raw>) -> Self {
+        Self { method, params, forward: true }
+    }
+
+    /// How much it weighs in a queue.
+    pub fn weight(&self) -> usize {
+        self.method.len() + self.params.as_ref().map_or(0, |raw| raw.as_bytes().len())
+    }
+}
+
+/// Names one ask within its exchange.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct AskKey(pub Text);
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AskKind {
+    /// `elicitation/create`.
+    Elicitation,
+    /// `sampling/createMessage`.
+    Sampling,
+    /// `roots/list`.
+    Roots,
+    /// Any other request of a legacy server.
+    Other,
+}
+
+impl AskKind {
+    /// From the method of a server's request.
+    pub fn of(method: &str) -> Self {
+        match method {
+            "elicitation/create" => Self::Elicitation,
+            "sampling/createMessage" => Self::Sampling,
+            "roots/list" => Self::Roots,
+            _ => Self::Other,
+        }
+    }
+
+    /// What a server is told when nobody can answer: the protocol's own way to say no.
+    pub fn refusal(self) -> Answer {
+        match self {
+            Self::Elicitation => Answer::Result(Raw::from_static(r#"{"action":"cancel"}"#)),
+            Self::Roots => Answer::Result(Raw::from_static(r#"{"roots":[]}"#)),
+            Self::Sampling => Answer::error(-32603, "no client is there to sample for this request"),
+            Self::Other => Answer::error(-32601, "the client does not take this request"),
+        }
+    }
+}
+
+/// A need of the server for something from the client.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// Names it within the exchange.
+    pub key: AskKey,
+    /// What is asked for.
+    pub kind: AskKind,
+    /// The method, as the server wrote it.
+    pub method: Text,
+    /// The params, as the server wrote them.
+    pub params: Option<Raw>,
+    /// How it goes on once answered.
+    pub resume: Resume,
+}
+
+/// How an exchange goes on after an ask.
+#[derive(Clone, Debug)]
+pub enum Resume {
+    /// Someone waits for the answer.
+    Live,
+    /// Nothing is held: the request is sent again with the answers. The end that follows is the server's own result
+    /// saying so, which a front of the same era passes on untouched.
+    Replay {
+        /// The server's opaque state to send along.
+        state: Option<Raw>,
+    },
+}
+
+/// What the client says to an ask.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// A result object.
+    Result(Raw),
+    /// An error object.
+    Error(Raw),
+}
+
+impl Answer {
+    /// An error of our own.
+    pub fn error(code: i32, message: &str) -> Self {
+        Self::Error(compose::error_object(code, message, None))
+    }
+}
+
+/// What goes down an exchange.
+#[derive(Debug)]
+pub enum Command {
+    /// The answer to an ask.
+    Answer(AskKey, Answer),
+    /// Nobody wants the result any more.
+    Cancel(Cancel),
+    /// After a pause: somebody is back to listen.
+    Back,
+}
+
+/// Why an exchange is cancelled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cancel {
+    /// The client said so, perhaps with a reason.
+    Said(Option<Raw>),
+    /// The client went away where that means cancel.
+    Gone,
+    /// It took too long.
+    Deadline,
+    /// Its session ended, or we shut down.
+    SessionEnd,
+}
+
+/// The end of an exchange.
+#[derive(Debug)]
+pub struct End {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The era in which the server wrote the outcome; `None` for outcomes of our own, which fit every client.
+    pub era: Option<Era>,
+    /// To be committed when the bytes are safe.
+    pub receipt: Option<Receipt>,
+    /// How far the connection's feed had come when this was read: those items take effect before it.
+    pub feed_mark: u64,
+}
+
+impl End {
+    /// An outcome that a server wrote.
+    pub fn from_server(outcome: Outcome, era: Era) -> Self {
+        Self { outcome, era: Some(era), receipt: None, feed_mark: 0 }
+    }
+
+    /// An outcome of our own.
+    pub fn ours(outcome: Outcome) -> Self {
+        Self { outcome, era: None, receipt: None, feed_mark: 0 }
+    }
+
+    /// An error of our own.
+    pub fn error(code: i32, message: &str, data: Option<&Raw>) -> Self {
+        Self::ours(Outcome::Error(ErrorBody::new(code, message, data)))
+    }
+}
+
+/// How an exchange ended.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// With a result.
+    Result(Raw),
+    /// With an error object.
+    Error(ErrorBody),
+    /// Cancelled: nothing more is said about that request.
+    Cancelled,
+}
+
+/// An error object and its code, which decides the HTTP status of a modern reply.
+#[derive(Clone, Debug)]
+pub struct ErrorBody {
+    /// The JSON-RPC code; 0 when the server wrote none.
+    pub code: i64,
+    /// The whole object.
+    pub raw: Raw,
+}
+
+impl ErrorBody {
+    /// An error of our own.
+    pub fn new(code: i32, message: &str, data: Option<&Raw>) -> Self {
+        Self { code: code.into(), raw: compose::error_object(code, message, data) }
+    }
+
+    /// An error object that a server wrote.
+    pub fn from_server(raw: Raw) -> Self {
+        let code = raw.member("code").and_then(|code| code.as_str().parse().ok()).unwrap_or(0);
+        Self { code, raw }
+    }
+}
+
+/// Travels with an end: committed when the bytes are safe, rolled back when dropped.
+pub struct Receipt(Option<Box<dyn FnOnce(bool) + Send>>);
+
+impl Receipt {
+    /// `settle` is called once: with true on commit, with false when the receipt is dropped.
+    pub fn new(settle: impl FnOnce(bool) + Send + 'static) -> Self {
+        Self(Some(Box::new(settle)))
+    }
+
+    /// The bytes are safe.
+    pub fn commit(mut self) {
+        if let Some(settle) = self.0.take() {
+            settle(true);
+        }
+    }
+}
+
+impl Drop for Receipt {
+    fn drop(&mut self) {
+        if let Some(settle) = self.0.take() {
+            settle(false);
+        }
+    }
+}
+
+impl std::fmt::Debug for Receipt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Receipt")
+    }
+}
