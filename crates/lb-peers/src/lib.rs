@@ -1,1 +1,5 @@
 //! lb-peers
+
+pub mod evil;
+pub mod fixture;
+pub mod raw;
