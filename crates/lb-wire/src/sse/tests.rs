@@ -70,6 +70,20 @@ fn blocks_by_the_standard() {
 }
 
 #[test]
+fn a_byte_order_mark_may_come_in_pieces_or_turn_out_not_to_be_one() {
+    let table: &[(&[&[u8]], usize)] = &[
+        (&[b"\xEF", b"\xBB", b"\xBFdata: a\n\n"], 1),
+        (&[b"\xEF\xBB", b"\xBF", b"data: a\n\n"], 1),
+        (&[b"\xEF", b"\xBB", b"data: a\n\n"], 0),
+        (&[b"\xEF", b"data: a\n\n"], 0),
+    ];
+    for (chunks, want) in table {
+        let (events, _) = decode(100, chunks.iter().copied());
+        assert_eq!(events.len(), *want, "chunks {chunks:?}");
+    }
+}
+
+#[test]
 fn a_carriage_return_ends_the_event_without_waiting_for_more() {
     let (events, mut decoder) = decode(100, [&b"data: a\r\n\r"[..]]);
     assert_eq!(events.len(), 1);
