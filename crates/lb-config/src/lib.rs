@@ -1,1 +1,22 @@
-//! lb-config
+//! Config files to checked [`ServerSpec`](lb_exchange::ServerSpec)s.
+//!
+//! A file is read in three steps: bytes to a tree with positions (`json`), the tree to entries (`section`), an entry
+//! to a spec (`entry`). Every step reports into one `Report` and goes on, so that a file is corrected once and not
+//! once per mistake. Only [`load`] touches the file system and the process environment.
+
+mod entry;
+mod expand;
+mod fields;
+mod file;
+mod json;
+mod problem;
+mod report;
+mod restart;
+mod section;
+mod suggest;
+
+pub use file::{FILE_BYTES_MAX, Loaded, fuzz_parse, load, parse, parse_bytes};
+pub use problem::{Problem, problems_json};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,219 @@
+//! One entry of a config file to everything of a [`ServerSpec`](lb_exchange::ServerSpec) but its name.
+//!
+//! Every key is read before the first problem ends the entry, so that all of them are reported.
+
+mod target;
+
+use std::path::Path;
+use std::time::Duration;
+
+use lb_exchange::{Isolation, Restart, Target};
+
+use crate::expand::{ExpandError, Expanded, Lookup, expand};
+use crate::fields::{self, Read, Reported};
+use crate::json::{Member, Node};
+use crate::report::{KeyPath, Report, cut};
+use crate::restart;
+use crate::suggest::nearest;
+
+/// What an entry may refer to outside the file.
+pub(crate) struct Scope<'a> {
+    pub env: Lookup<'a>,
+    /// Folder that a relative `cwd` starts from.
+    pub folder: &'a Path,
+}
+
+/// Whose file shape the entry is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// An object keyed by name, as other clients write it: unknown keys may be theirs.
+    Foreign,
+    /// An array of entries with a name: unknown keys are mistakes.
+    Own,
+}
+
+/// A server without its name.
+#[derive(Debug)]
+pub(crate) struct Body {
+    pub target: Target,
+    pub isolation: Isolation,
+    pub timeout: Option<Duration>,
+    pub restart: Restart,
+    pub disabled: bool,
+}
+
+const KEYS: [&str; 12] = [
+    "command",
+    "args",
+    "env",
+    "cwd",
+    "url",
+    "headers",
+    "type",
+    "disabled",
+    "timeout_ms",
+    "restartConfig",
+    "isolation",
+    "inherit_env",
+];
+
+/// Keys of servers that mean something to landbridge, but nothing to what reads this entry.
+const KEYS_WITHOUT_EFFECT: [&str; 7] = ["cached", "idle_timeout", "max_age", "pool", "auth", "prefix", "tools"];
+
+/// What other programs call our keys, where the words are too different to be misspellings.
+const OTHER_WORDS: [(&str, &str); 11] = [
+    ("arguments", "args"),
+    ("environment", "env"),
+    ("workingDirectory", "cwd"),
+    ("working_directory", "cwd"),
+    ("workdir", "cwd"),
+    ("httpUrl", "url"),
+    ("serverUrl", "url"),
+    ("transport", "type"),
+    ("transportType", "type"),
+    ("timeout", "timeout_ms"),
+    ("restart", "restartConfig"),
+];
+
+/// Longest `timeout_ms`: no call lives longer.
+const TIMEOUT_MS_MAX: u32 = 3_600_000;
+
+/// Reads one entry.
+pub(crate) fn read(
+    report: &mut Report<'_>,
+    scope: &Scope<'_>,
+    node: &Node,
+    path: &KeyPath,
+    shape: Shape,
+) -> Read<Body> {
+    let members = fields::object(report, node, path)?;
+    let mut entry = Entry { report, scope, members, at: node.at, path, disabled: false };
+    let keys = entry.check_keys(shape);
+    let disabled = entry.disabled();
+    let target = entry.target();
+    let isolation = entry.isolation();
+    let timeout = entry.timeout();
+    let restart = entry.restart();
+    keys?;
+    Ok(Body { disabled: disabled?, target: target?, isolation: isolation?, timeout: timeout?, restart: restart? })
+}
+
+struct Entry<'e, 'f> {
+    report: &'e mut Report<'f>,
+    scope: &'e Scope<'e>,
+    members: &'e [Member],
+    at: usize,
+    path: &'e KeyPath,
+    /// A variable that is missing here keeps nothing from running.
+    disabled: bool,
+}
+
+impl<'e> Entry<'e, '_> {
+    fn find(&self, key: &str) -> Option<&'e Member> {
+        self.members.iter().find(|member| member.key == key)
+    }
+
+    fn check_keys(&mut self, shape: Shape) -> Read<()> {
+        let mut read = Ok(());
+        for member in self.members {
+            let key = member.key.as_str();
+            let path = self.path.key(key);
+            if KEYS.contains(&key) || (shape == Shape::Own && key == "name") {
+                continue;
+            }
+            if KEYS_WITHOUT_EFFECT.contains(&key) {
+                self.report.warn(member.at, &path, "has no effect here");
+                continue;
+            }
+            if key == "enabled" {
+                self.report
+                    .warn(member.at, &path, "read as the opposite of \"disabled\"")
+                    .hint("write \"disabled\": true or leave it out");
+                continue;
+            }
+            let problem = match shape {
+                Shape::Foreign => self.report.warn(member.at, &path, "unknown key"),
+                Shape::Own => {
+                    read = Err(Reported);
+                    self.report.error(member.at, &path, "unknown key")
+                }
+            };
+            let other_word = OTHER_WORDS.iter().find(|(word, _)| *word == key).map(|(_, known)| *known);
+            if let Some(known) = other_word.or_else(|| nearest(key, &KEYS)) {
+                problem.hint(format!("did you mean {known:?}?"));
+            }
+        }
+        read
+    }
+
+    fn disabled(&mut self) -> Read<bool> {
+        let disabled = self.flag("disabled")?;
+        let enabled = self.flag("enabled")?;
+        self.disabled = disabled.unwrap_or(false) || enabled == Some(false);
+        Ok(self.disabled)
+    }
+
+    fn flag(&mut self, key: &str) -> Read<Option<bool>> {
+        let path = self.path.key(key);
+        self.find(key).map(|member| fields::boolean(self.report, &member.node, &path)).transpose()
+    }
+
+    fn isolation(&mut self) -> Read<Isolation> {
+        let Some(member) = self.find("isolation") else {
+            return Ok(Isolation::default());
+        };
+        let path = self.path.key("isolation");
+        let word = fields::text(self.report, &member.node, &path)?;
+        Isolation::parse(word).ok_or_else(|| {
+            let words = Isolation::ALL.map(Isolation::as_str);
+            self.unknown_word(&member.node, &path, word, &words)
+        })
+    }
+
+    fn timeout(&mut self) -> Read<Option<Duration>> {
+        let Some(member) = self.find("timeout_ms") else {
+            return Ok(None);
+        };
+        let path = self.path.key("timeout_ms");
+        let ms = fields::integer(self.report, &member.node, &path, [1, TIMEOUT_MS_MAX])?;
+        Ok(Some(Duration::from_millis(u64::from(ms))))
+    }
+
+    fn restart(&mut self) -> Read<Restart> {
+        match self.find("restartConfig") {
+            Some(member) => restart::read(self.report, &member.node, &self.path.key("restartConfig")),
+            None => Ok(Restart::default()),
+        }
+    }
+
+    fn unknown_word(&mut self, node: &Node, path: &KeyPath, word: &str, known: &[&str]) -> Reported {
+        let hint = match nearest(word, known) {
+            Some(known) => format!("did you mean {known:?}?"),
+            None => format!("one of {}", known.join(", ")),
+        };
+        self.report.error(node.at, path, format!("unknown value {:?}", cut(word))).hint(hint);
+        Reported
+    }
+
+    /// A string with its variables replaced.
+    fn expanded(&mut self, node: &Node, path: &KeyPath) -> Read<Expanded> {
+        let text = fields::text(self.report, node, path)?;
+        match expand(text, self.scope.env) {
+            // No program, variable, header or path can hold one.
+            Ok(expanded) if expanded.text.contains('\0') => {
+                self.report.error(node.at, path, "holds a NUL character");
+                Err(Reported)
+            }
+            Ok(expanded) => Ok(expanded),
+            Err(error @ ExpandError::Missing(_)) if self.disabled => {
+                let message = format!("{error}, so this disabled server is not listed");
+                self.report.warn(node.at, path, message).hint(error.hint());
+                Err(Reported)
+            }
+            Err(error) => {
+                self.report.error(node.at, path, error.to_string()).hint(error.hint());
+                Err(Reported)
+            }
+        }
+    }
+}
