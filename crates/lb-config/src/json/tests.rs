@@ -80,6 +80,9 @@ fn syntax_errors_say_where_and_why() {
         (r#""\u123"#, 1, Fault::Escape),
         (r#""\ud800""#, 1, Fault::Surrogate),
         (r#""\ud800\u0041""#, 1, Fault::Surrogate),
+        (r#""\ud800\ud800""#, 1, Fault::Surrogate),
+        (r#""\ud800\ue000""#, 1, Fault::Surrogate),
+        (r#""\ud800\n""#, 1, Fault::Surrogate),
         (r#""\udc00""#, 1, Fault::Surrogate),
         ("01", 1, Fault::Number),
         ("1.", 2, Fault::Number),
@@ -209,12 +212,13 @@ proptest! {
     }
 
     #[test]
-    fn one_changed_character_is_taken_as_the_strict_parser_takes_it(
-        value in any_json(), at in any::<prop::sample::Index>(), put in "[\\[\\]{}:,\"\\\\0-9eE.+\\- tfn]?",
+    fn a_json_with_one_change_is_taken_as_the_strict_parser_takes_it(
+        value in any_json(), at in any::<prop::sample::Index>(), cut in 0..=1usize,
+        put in "[\\[\\]{}:,\"\\\\0-9eE.+\\- tfn]?|,|//\n|/\\*\\*/",
     ) {
         let mut text: Vec<char> = value.to_string().chars().collect();
         let at = at.index(text.len());
-        text.splice(at..=at, put.chars());
+        text.splice(at..at + cut, put.chars());
         agrees(&text.into_iter().collect::<String>())?;
     }
 }
