@@ -1,9 +1,15 @@
 //! `cargo xtask`: the one entry to everything that is done to this repository besides writing it.
 #![expect(clippy::print_stdout, reason = "a command line tool prints its findings")]
 
+mod conformance;
+mod deny;
+mod peers;
 mod runner;
+mod score;
 mod sh;
+mod spdx;
 mod test;
+mod tidy;
 mod workspace;
 
 use std::process::ExitCode;
@@ -25,11 +31,41 @@ struct Cli {
 enum Task {
     /// Everything CI runs: format, lints, tidy, licences, peers, build, tests, conformance, peer table
     Test,
+    /// Which crate may use which, what may not stand in a source file
+    Tidy,
+    /// Licences, sources and banned crates, by the rules of deny.toml
+    Deny,
+    /// The official suites against the fixture server, directly and through landbridge
+    ///
+    /// A scenario passes with a SUCCESS that says more than that the messages were well-formed, no FAILURE, and no
+    /// warning that the direct run does not have. One that shows nothing is void, not passed. Exits with 1 when a row
+    /// misses its target.
+    Conformance {
+        /// `[{path, suite, passed, failed, void, warnings, bad}]`
+        #[arg(long)]
+        json: bool,
+        /// How the suite reaches the fixture; all when not given
+        #[arg(long, value_enum)]
+        path: Vec<conformance::Way>,
+        /// Which scenarios; all when not given
+        #[arg(long, value_enum)]
+        suite: Vec<conformance::Suite>,
+    },
+    /// Install the programs the tests speak to, and print where each one is
+    Peers {
+        /// `[{peer, version, program, marker}]`
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Task::Test => test::everything(),
+        Task::Tidy => tidy::check().map(|()| true),
+        Task::Deny => deny::check().map(|()| true),
+        Task::Conformance { json, path, suite } => conformance::command(&path, &suite, json),
+        Task::Peers { json } => peers::list(json),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

@@ -2,10 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
+use clap::ValueEnum;
 
+use crate::conformance::{self, Suite};
+use crate::peers::{self, PEERS, Peer};
 use crate::workspace::cargo;
-use crate::{runner, sh};
+use crate::{deny, runner, sh, tidy};
 
 /// How many of the slowest tests are named.
 const SLOWEST: usize = 10;
@@ -17,21 +20,70 @@ pub fn everything() -> Result<bool> {
     stages.run("clippy", || {
         sh::run(cargo().args(["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]))
     });
-    let built =
-        stages.run("build", || sh::run(cargo().args(["build", "--quiet", "--workspace", "--all-targets"]))).is_some();
+    stages.run("tidy", tidy::check);
+    stages.run("deny", deny::check);
+    let peers_at = stages.run("peers", || peers::ensure(PEERS));
+    let built = stages.run("build", || sh::run(cargo().args(["build", "--quiet", "--workspace", "--all-targets"])));
     let mut report = runner::Report::default();
-    if built {
-        if let Some(ran) = stages.run("tests", || runner::run(&[])) {
-            report = ran;
-        }
+    let mut rows = Vec::new();
+    if built.is_some() {
+        let env = peers_at.as_deref().map(|at| (peers::ENV, at));
+        report = stages.run("tests", || runner::run(env.as_slice())).unwrap_or_default();
         stages.run("doc tests", || sh::run(cargo().args(["test", "--quiet", "--workspace", "--doc"])));
+        rows = stages
+            .run("conformance", || conformance::run(conformance::IN_CI, Suite::value_variants(), false))
+            .unwrap_or_default();
+        stages.run("conformance targets", || targets(&rows));
+        stages.run("peer table", || peer_table(&report, &rows));
     }
+    println!("\nthe slowest tests");
     for line in report.slowest(SLOWEST) {
         println!("  {line}");
     }
     stages.print();
-    println!("{} passed, {} failed", report.passed(), report.failed());
-    Ok(stages.failed() == 0 && report.failed() == 0)
+    let scenarios_bad: usize = rows.iter().map(|row| row.score.failed).sum();
+    let scenarios_good: usize = rows.iter().map(|row| row.score.passed).sum();
+    let failed = report.failed() + scenarios_bad;
+    println!("{} passed, {failed} failed", report.passed() + scenarios_good);
+    Ok(stages.all_passed() && failed == 0)
+}
+
+fn targets(rows: &[conformance::Row]) -> Result<()> {
+    conformance::print(rows);
+    let missed = rows.iter().filter(|row| !row.misses.is_empty()).count();
+    if missed != 0 || rows.is_empty() {
+        bail!("{missed} of {} rows miss their target", rows.len());
+    }
+    Ok(())
+}
+
+/// Prints how many tests used each peer. A peer nobody used proves nothing, so a zero fails.
+fn peer_table(report: &runner::Report, rows: &[conformance::Row]) -> Result<()> {
+    println!("{:<20} {:<16} {:>9}", "peer", "version", "tests run");
+    let mut unused = Vec::new();
+    for peer in PEERS {
+        let count = uses(peer, report, rows);
+        println!("{:<20} {:<16} {count:>9}", peer.key, peer.version());
+        if count == 0 {
+            unused.push(peer.key);
+        }
+    }
+    if !unused.is_empty() {
+        bail!("no test used {}", unused.join(", "));
+    }
+    Ok(())
+}
+
+/// Tests named after the peer, and for the suites the scenarios that were run.
+fn uses(peer: &Peer, report: &runner::Report, rows: &[conformance::Row]) -> usize {
+    let named = report.tests.iter().filter(|test| marked(&test.name, &peer.marker())).count();
+    let run_by_peer = rows.iter().filter(|row| row.peers().contains(&peer.key));
+    named + run_by_peer.map(conformance::Row::scenarios).sum::<usize>()
+}
+
+/// Whether one part of a test's path is the marker: `peer_python` marks `a::peer_python::b`, not `peer_python_old`.
+fn marked(name: &str, marker: &str) -> bool {
+    name.split([':', ' ']).any(|part| part == marker)
 }
 
 /// What has run so far, and how it went.
@@ -56,15 +108,49 @@ impl Stages {
         value
     }
 
-    fn failed(&self) -> usize {
-        self.rows.iter().filter(|(_, _, problem)| problem.is_some()).count()
+    fn all_passed(&self) -> bool {
+        self.rows.iter().all(|(_, _, problem)| problem.is_none())
     }
 
     fn print(&self) {
-        println!("\nstage                 seconds");
+        println!("\n{:<20} {:>8}", "stage", "seconds");
         for (name, took, problem) in &self.rows {
-            let verdict = if problem.is_some() { "FAILED" } else { "ok" };
+            let verdict = match problem {
+                None => "ok",
+                Some(problem) => problem.lines().next().unwrap_or("failed"),
+            };
             println!("{name:<20} {:>8.1}  {verdict}", took.as_secs_f64());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_is_counted_for_the_peer_its_path_names() {
+        for (name, marker, want) in [
+            ("landbridge::it peer_python::lists_tools", "peer_python", true),
+            ("landbridge::peer_python lists_tools", "peer_python", true),
+            ("landbridge::it a::peer_python_old::lists", "peer_python", false),
+            ("landbridge::it about_peer_python", "peer_python", false),
+        ] {
+            assert_eq!(marked(name, marker), want, "test {name:?}");
+        }
+    }
+
+    #[test]
+    fn one_failed_stage_fails_the_run_and_the_rest_still_runs() {
+        let mut stages = Stages::default();
+        assert_eq!(stages.run("bad", || -> Result<()> { bail!("broken") }), None);
+        assert_eq!(stages.run("good", || Ok(1)), Some(1));
+        assert!(!stages.all_passed());
+    }
+
+    #[test]
+    fn a_peer_without_tests_fails_the_table() {
+        let error = peer_table(&runner::Report::default(), &[]).unwrap_err().to_string();
+        assert!(error.contains("python") && error.contains("conformance"), "{error}");
     }
 }

@@ -38,8 +38,6 @@ pub struct Metadata {
     pub packages: Vec<Package>,
     pub workspace_members: Vec<String>,
     pub target_directory: PathBuf,
-    #[serde(default)]
-    pub resolve: Option<Resolve>,
 }
 
 /// One package, ours or a dependency.
@@ -61,19 +59,6 @@ pub struct Dependency {
     pub name: String,
     /// `None` = normal, else `dev` or `build`.
     pub kind: Option<String>,
-}
-
-/// Which packages are really used, after features were settled.
-#[derive(Deserialize)]
-pub struct Resolve {
-    pub nodes: Vec<Node>,
-}
-
-/// One used package.
-#[derive(Deserialize)]
-pub struct Node {
-    pub id: String,
-    pub dependencies: Vec<String>,
 }
 
 /// Asks cargo about the workspace and everything it depends on.

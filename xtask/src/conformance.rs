@@ -1,0 +1,311 @@
+//! `cargo xtask conformance`: the official suites against the fixture server, directly and through landbridge.
+//!
+//! Each run has servers of its own on free ports, so runs neither share state nor score what happened to listen there.
+
+mod target;
+
+use std::collections::VecDeque;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::ValueEnum;
+use serde_json::json;
+
+use crate::peers::{self, CONFORMANCE, CONFORMANCE_STABLE};
+use crate::score::{self, Scenarios, Score};
+use crate::sh::{self, Server};
+use crate::workspace;
+
+/// The paths `cargo xtask test` runs.
+pub const IN_CI: &[Way] = &[Way::Direct];
+
+/// How many runs go on at once.
+const WORKERS: usize = 2;
+
+/// A whole suite takes well under a minute; the stable suite has no limits of its own.
+const SUITE_DURATION_MAX: Duration = Duration::from_secs(600);
+
+/// How the suite reaches the fixture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Way {
+    /// The fixture alone: the measure for the others
+    Direct,
+    /// Through landbridge to the fixture over streamable HTTP
+    HttpHttp,
+    /// Through landbridge to the fixture over stdio
+    HttpStdio,
+}
+
+/// Which scenarios.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Suite {
+    /// All scenarios of the legacy revision
+    #[value(name = "2025-11-25")]
+    Legacy,
+    /// All scenarios of the modern revision
+    #[value(name = "2026-07-28")]
+    Modern,
+    /// The tasks extension
+    Tasks,
+    /// The suite's stable release
+    #[value(name = "0.1.16")]
+    Stable,
+}
+
+/// The scenarios of the tasks extension; the suite runs extensions one by one only.
+const TASKS: &[&str] = &[
+    "tasks-lifecycle",
+    "tasks-capability-negotiation",
+    "tasks-wire-fields",
+    "tasks-request-state-removal",
+    "tasks-mrtr-input",
+    "tasks-request-headers",
+    "tasks-dispatch-and-envelope",
+    "tasks-status-notifications",
+    "tasks-required-task-error",
+    "tasks-mrtr-composition",
+];
+
+/// One suite over one path, scored.
+pub struct Row {
+    pub way: Way,
+    pub suite: Suite,
+    pub score: Score,
+    /// Why the row misses its target; empty when it does not.
+    pub misses: Vec<String>,
+    /// The checks that failed, for the log.
+    failures: Vec<String>,
+}
+
+impl Row {
+    /// How many scenarios gave a verdict at all.
+    pub fn scenarios(&self) -> usize {
+        self.score.passed + self.score.failed + self.score.void.len()
+    }
+
+    /// The peers that ran it.
+    pub fn peers(&self) -> [&'static str; 2] {
+        [peers::NODE.key, suite_peer(self.suite).key]
+    }
+}
+
+/// The value's name on the command line, in the table and in the JSON.
+fn name_of(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+/// The command: runs, prints, and says whether every row met its target.
+pub fn command(ways: &[Way], suites: &[Suite], as_json: bool) -> Result<bool> {
+    let ways = if ways.is_empty() { Way::value_variants() } else { ways };
+    let suites = if suites.is_empty() { Suite::value_variants() } else { suites };
+    // In JSON mode stdout belongs to the JSON alone.
+    let rows = run(ways, suites, as_json)?;
+    if as_json {
+        println!("{}", serde_json::to_string_pretty(&rows.iter().map(as_json_row).collect::<Vec<_>>())?);
+    } else {
+        print(&rows);
+    }
+    Ok(rows.iter().all(|row| row.misses.is_empty()))
+}
+
+/// Runs every suite over every path. The direct run comes along, since the others are measured by it.
+pub fn run(ways: &[Way], suites: &[Suite], quiet: bool) -> Result<Vec<Row>> {
+    let needed = [peers::NODE, CONFORMANCE, CONFORMANCE_STABLE];
+    if quiet { peers::ensure_quietly(&needed) } else { peers::ensure(&needed) }?;
+    let programs = Programs::build(ways)?;
+    let mut jobs: VecDeque<(Way, Suite)> = VecDeque::new();
+    for way in Way::value_variants() {
+        if *way == Way::Direct || ways.contains(way) {
+            jobs.extend(suites.iter().map(|suite| (*way, *suite)));
+        }
+    }
+    let results = run_all(&programs, jobs)?;
+    let of =
+        |way: Way, suite: Suite| results.iter().find(|(job, _)| *job == (way, suite)).map(|(_, scenarios)| scenarios);
+    let mut rows = Vec::new();
+    for way in Way::value_variants().iter().filter(|way| ways.contains(way)) {
+        for suite in suites {
+            let scenarios = of(*way, *suite).context("every job left a result")?;
+            let direct = (*way != Way::Direct).then(|| of(Way::Direct, *suite)).flatten();
+            let score = score::score(scenarios, direct);
+            let misses = target::misses(*way, *suite, &score);
+            rows.push(Row { way: *way, suite: *suite, failures: failures(scenarios), score, misses });
+        }
+    }
+    Ok(rows)
+}
+
+fn failures(scenarios: &Scenarios) -> Vec<String> {
+    let each = scenarios.iter().flat_map(|(name, scenario)| scenario.failures.iter().map(move |why| (name, why)));
+    each.map(|(name, why)| format!("{name}: {why}")).collect()
+}
+
+/// One finished run.
+type Finished = ((Way, Suite), Scenarios);
+
+fn run_all(programs: &Programs, jobs: VecDeque<(Way, Suite)>) -> Result<Vec<Finished>> {
+    let jobs = Mutex::new(jobs);
+    let results: Mutex<Vec<Result<Finished>>> = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..WORKERS {
+            scope.spawn(|| {
+                loop {
+                    let next = jobs.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                    let Some((way, suite)) = next else { break };
+                    let result = programs
+                        .run(way, suite)
+                        .with_context(|| format!("{} {}", name_of(&way), name_of(&suite)))
+                        .map(|scenarios| ((way, suite), scenarios));
+                    results.lock().unwrap_or_else(PoisonError::into_inner).push(result);
+                }
+            });
+        }
+    });
+    results.into_inner().map_err(|_| anyhow!("a conformance worker panicked"))?.into_iter().collect()
+}
+
+/// The programs under test, built, and where results go.
+struct Programs {
+    fixture: PathBuf,
+    landbridge: Option<PathBuf>,
+    out: PathBuf,
+}
+
+impl Programs {
+    fn build(ways: &[Way]) -> Result<Self> {
+        let through = ways.iter().any(|way| *way != Way::Direct);
+        Ok(Self {
+            fixture: workspace::build_bin("lb-peers", "fixture", "dev")?,
+            landbridge: through.then(|| workspace::build_bin("landbridge", "landbridge", "dev")).transpose()?,
+            out: workspace::metadata()?.target_directory.join("conformance"),
+        })
+    }
+
+    /// One suite over one path, from starting the servers to reading the results.
+    fn run(&self, way: Way, suite: Suite) -> Result<Scenarios> {
+        let out = self.out.join(format!("{}-{}", name_of(&way), name_of(&suite)));
+        if out.exists() {
+            fs::remove_dir_all(&out)?;
+        }
+        let results = out.join("results");
+        fs::create_dir_all(&results)?;
+        // Servers end in reverse order of these lines: the gateway before what it stands in front of.
+        let fixture = match way {
+            Way::Direct | Way::HttpHttp => Some(self.start_fixture(&out)?),
+            Way::HttpStdio => None,
+        };
+        let (gateway, url) = match (way, &fixture) {
+            (Way::Direct, Some(fixture)) => (None, fixture.url.clone()),
+            (_, fixture) => {
+                let server = match fixture {
+                    Some(fixture) => json!({"url": fixture.url}),
+                    None => json!({"command": self.fixture, "args": []}),
+                };
+                let gateway = self.start_landbridge(&out, &server)?;
+                let url = format!("{}/mcp/server/fixture", gateway.url);
+                (Some(gateway), url)
+            }
+        };
+        for (number, arguments) in suite_runs(suite).iter().enumerate() {
+            let log = out.join(format!("suite-{number}.log"));
+            run_suite(suite, &url, arguments, &results, &log)?;
+        }
+        drop(gateway);
+        drop(fixture);
+        score::read(&results)
+    }
+
+    fn start_fixture(&self, out: &Path) -> Result<Server> {
+        let mut command = Command::new(&self.fixture);
+        command.args(["--http", "127.0.0.1:0", "--era", "dual"]);
+        Server::start(&mut command, &out.join("fixture.log"))
+    }
+
+    fn start_landbridge(&self, out: &Path, server: &serde_json::Value) -> Result<Server> {
+        let landbridge = self.landbridge.as_ref().context("landbridge was not built")?;
+        let config = out.join("mcp.json");
+        write_private(&config, &serde_json::to_vec_pretty(&json!({"mcpServers": {"fixture": server}}))?)?;
+        let mut command = Command::new(landbridge);
+        command.arg("serve").arg("--config").arg(&config).args(["--listen", "127.0.0.1:0"]);
+        // Neither the settings nor the state of whoever runs this may have a part in it.
+        for variable in ["XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"] {
+            command.env(variable, out.join("home"));
+        }
+        Server::start(&mut command, &out.join("landbridge.log"))
+    }
+}
+
+/// Config files that others may write are refused, whatever the umask here.
+pub fn write_private(path: &Path, bytes: &[u8]) -> Result<()> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(bytes).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// The arguments of each call of the suite's program.
+fn suite_runs(suite: Suite) -> Vec<Vec<String>> {
+    let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+    match suite {
+        Suite::Legacy | Suite::Modern => vec![owned(&["--suite", "all", "--spec-version", &name_of(&suite)])],
+        Suite::Stable => vec![owned(&["--suite", "all"])],
+        Suite::Tasks => TASKS.iter().map(|name| owned(&["--scenario", name])).collect(),
+    }
+}
+
+fn suite_peer(suite: Suite) -> &'static peers::Peer {
+    if suite == Suite::Stable { &CONFORMANCE_STABLE } else { &CONFORMANCE }
+}
+
+/// The suite exits with 1 when a scenario fails; that is for the score to say. It must have come to its end, though.
+fn run_suite(suite: Suite, url: &str, arguments: &[String], results: &Path, log: &Path) -> Result<()> {
+    let peer = suite_peer(suite);
+    let mut command = Command::new(peers::NODE.program()?);
+    command.arg(peer.program()?).args(["server", "--url", url]).args(arguments).arg("-o").arg(results);
+    let output = sh::capture(&mut command, SUITE_DURATION_MAX)?;
+    fs::write(log, &output.text)?;
+    if output.status.is_none() {
+        bail!("the suite did not end within {SUITE_DURATION_MAX:?}; see {}", log.display());
+    }
+    Ok(())
+}
+
+/// Prints the rows beside the direct ones, and what is wrong below.
+pub fn print(rows: &[Row]) {
+    println!("{:<12} {:<12} {:>6} {:>6} {:>5} {:>8}  bad", "path", "suite", "passed", "failed", "void", "warnings");
+    for row in rows {
+        let score = &row.score;
+        println!(
+            "{:<12} {:<12} {:>6} {:>6} {:>5} {:>8}  {}",
+            name_of(&row.way),
+            name_of(&row.suite),
+            score.passed,
+            score.failed,
+            score.void.len(),
+            score.warnings,
+            score.bad.join(" ")
+        );
+    }
+    for row in rows {
+        for why in row.misses.iter().chain(&row.failures) {
+            println!("  {} {}: {why}", name_of(&row.way), name_of(&row.suite));
+        }
+    }
+}
+
+fn as_json_row(row: &Row) -> serde_json::Value {
+    json!({
+        "path": name_of(&row.way),
+        "suite": name_of(&row.suite),
+        "passed": row.score.passed,
+        "failed": row.score.failed,
+        "void": row.score.void.len(),
+        "warnings": row.score.warnings,
+        "bad": row.score.bad,
+    })
+}
