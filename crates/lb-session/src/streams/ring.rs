@@ -1,0 +1,118 @@
+//! One stream: its events, oldest first, and who reads it.
+
+use std::collections::VecDeque;
+use std::task::Waker;
+use std::time::Duration;
+
+use lb_exchange::EventId;
+use lb_wire::Line;
+
+/// A stored message, or a mere cursor.
+#[derive(Debug)]
+pub(super) struct Event {
+    pub sequence: u64,
+    pub id: EventId,
+    pub line: Option<Line>,
+}
+
+impl Event {
+    pub(super) fn bytes(&self) -> usize {
+        self.line.as_ref().map_or(0, |line| line.as_bytes().len())
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Ring {
+    events: VecDeque<Event>,
+    bytes: usize,
+    /// When an ended stream is forgotten.
+    due: Option<Duration>,
+    /// The newest message (not cursor) that is gone.
+    pruned_to: u64,
+    /// The number of the current reader.
+    reader: u64,
+    waker: Option<Waker>,
+}
+
+impl Ring {
+    pub(super) fn push(&mut self, event: Event) {
+        self.bytes += event.bytes();
+        self.events.push_back(event);
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Event> {
+        let event = self.events.pop_front()?;
+        self.bytes -= event.bytes();
+        if event.line.is_some() {
+            self.pruned_to = event.sequence;
+        }
+        Some(event)
+    }
+
+    /// Marks the end; gives the reader to wake.
+    pub(super) fn end(&mut self, due: Duration) -> Option<Waker> {
+        self.due = Some(due);
+        self.waker.take()
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.due.is_some()
+    }
+
+    /// When it is to be forgotten; only for streams that have ended.
+    pub(super) fn due(&self) -> Option<Duration> {
+        self.due
+    }
+
+    pub(super) fn find(&self, sequence: u64) -> Option<&Event> {
+        let at = self.events.binary_search_by_key(&sequence, |event| event.sequence).ok()?;
+        self.events.get(at)
+    }
+
+    /// The first event after this sequence number.
+    pub(super) fn after(&self, sequence: u64) -> Option<&Event> {
+        self.events.get(self.events.partition_point(|event| event.sequence <= sequence))
+    }
+
+    /// The sequence number of the newest event.
+    pub(super) fn newest(&self) -> Option<u64> {
+        self.events.back().map(|event| event.sequence)
+    }
+
+    /// Makes room for another reader; gives its number and the earlier one to wake.
+    pub(super) fn next_reader(&mut self) -> (u64, Option<Waker>) {
+        self.reader += 1;
+        (self.reader, self.waker.take())
+    }
+
+    pub(super) fn reader(&self) -> u64 {
+        self.reader
+    }
+
+    pub(super) fn pruned_to(&self) -> u64 {
+        self.pruned_to
+    }
+
+    pub(super) fn wait(&mut self, waker: &Waker) {
+        match &mut self.waker {
+            Some(known) => known.clone_from(waker),
+            None => self.waker = Some(waker.clone()),
+        }
+    }
+
+    pub(super) fn take_waker(&mut self) -> Option<Waker> {
+        self.waker.take()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
