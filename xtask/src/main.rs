@@ -1,6 +1,7 @@
 //! `cargo xtask`: the one entry to everything that is done to this repository besides writing it.
 #![expect(clippy::print_stdout, reason = "a command line tool prints its findings")]
 
+mod bench;
 mod conformance;
 mod deny;
 mod peers;
@@ -51,6 +52,21 @@ enum Task {
         #[arg(long, value_enum)]
         suite: Vec<conformance::Suite>,
     },
+    /// landbridge beside a direct call and beside a bare hop, in release builds, in the same run
+    ///
+    /// Every target takes its turn within a round; ratios are medians over pairs of the same round, so that a noisy
+    /// machine does not decide. A missed aim is printed and is no error. Let the machine do nothing else meanwhile.
+    Bench {
+        /// `{commit, profile, rounds, rows, aims}`
+        #[arg(long)]
+        json: bool,
+        /// Few rounds and calls: shows that it runs, not how fast
+        #[arg(long)]
+        quick: bool,
+        /// Only the direct call and the bare hops: what this machine can do at best
+        #[arg(long)]
+        floors: bool,
+    },
     /// Install the programs the tests speak to, and print where each one is
     Peers {
         /// `[{peer, version, program, marker}]`
@@ -65,6 +81,7 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::check().map(|()| true),
         Task::Deny => deny::check().map(|()| true),
         Task::Conformance { json, path, suite } => conformance::command(&path, &suite, json),
+        Task::Bench { json, quick, floors } => bench::command(&bench::Options { as_json: json, quick, floors }),
         Task::Peers { json } => peers::list(json),
     };
     match done {

@@ -1,0 +1,160 @@
+//! `cargo xtask bench`: landbridge beside a direct call and beside a bare hop, measured in the same run.
+//!
+//! The machine is noisy, so nothing is judged by its absolute figure: targets take turns within a round, and ratios are
+//! medians over pairs of the same round.
+
+mod aims;
+mod load;
+mod targets;
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use crate::{sh, workspace};
+use aims::Aim;
+use load::{Effort, Measured};
+use targets::{Bench, Setting};
+
+/// What is measured and how it is printed.
+pub struct Options {
+    pub as_json: bool,
+    /// Few rounds and calls: to see that it runs, not to learn from.
+    pub quick: bool,
+    /// Leave landbridge out.
+    pub floors: bool,
+}
+
+/// One target under one load.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    pub path: &'static str,
+    pub wire: &'static str,
+    pub concurrency: usize,
+    pub bytes: usize,
+    pub target: String,
+    pub p50_us: f64,
+    pub p99_us: f64,
+    pub calls_s: f64,
+    pub cpu_us: f64,
+    /// Over the direct call; `None` for the direct call itself.
+    pub added_p50_us: Option<f64>,
+    /// Added latency as a multiple of the bare hop's; `None` without one.
+    pub ratio_hop: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Results {
+    commit: String,
+    profile: &'static str,
+    rounds: usize,
+    rows: Vec<Row>,
+    aims: Vec<Aim>,
+}
+
+/// The loads that each setting is put under: callers at once, bytes of payload.
+const LOADS: &[(usize, usize)] = &[(1, 64), (32, 64), (1, 64 << 10), (32, 64 << 10)];
+const LOADS_QUICK: &[(usize, usize)] = &[(1, 64), (32, 64)];
+
+/// How many sessions are held at once.
+const HELD: &[usize] = &[200, 2000];
+const HELD_QUICK: &[usize] = &[200];
+
+/// The command. A missed aim is printed, not an error: whether a figure is a regression is for a reader to judge.
+pub fn command(options: &Options) -> Result<bool> {
+    let effort = if options.quick { Effort { rounds: 3, calls: 300 } } else { Effort { rounds: 7, calls: 1500 } };
+    let bench = Bench::build(options.floors)?;
+    let mut rows = Vec::new();
+    let mut found = Vec::new();
+    let loads = if options.quick { LOADS_QUICK } else { LOADS };
+    for setting in Setting::ALL {
+        let running = bench.start(*setting)?;
+        for (concurrency, bytes) in loads {
+            eprintln!("{} {}: {concurrency} at once, {bytes} B", setting.path(), setting.wire());
+            let measured = bench.compare(&running, *concurrency, *bytes, "tools/call", effort)?;
+            rows.extend(load::rows(*setting, *concurrency, *bytes, &measured));
+            found.extend(aims::of_calls(*setting, *concurrency, *bytes, &measured));
+        }
+    }
+    if !options.floors {
+        found.extend(gateway_aims(&bench, effort, if options.quick { HELD_QUICK } else { HELD })?);
+    }
+    let results = Results { commit: commit()?, profile: targets::PROFILE, rounds: effort.rounds, rows, aims: found };
+    if options.as_json {
+        println!("{}", serde_json::to_string_pretty(&results)?);
+    } else {
+        print(&results);
+    }
+    Ok(true)
+}
+
+/// What is measured on landbridge alone: cached lists, start, memory.
+fn gateway_aims(bench: &Bench, effort: Effort, held: &[usize]) -> Result<Vec<Aim>> {
+    let mut found = Vec::new();
+    let running = bench.start(Setting::HttpHttpLegacy)?;
+    let lists: Vec<Measured> = bench.compare(&running, 1, 64, "tools/list", effort)?;
+    found.extend(aims::of_lists(&lists));
+    drop(running);
+    let (startup_ms, idle_kib) = bench.startup(effort)?;
+    found.push(Aim::at_most("start to first initialize, ms", Some(startup_ms), 15.0));
+    found.push(Aim::at_most("RSS idle, MB", Some(idle_kib / 1024.0), 10.0));
+    for sessions in held {
+        let kib = bench.held_sessions(*sessions)?;
+        found.push(Aim::at_most(format!("KiB per session, {sessions} held"), Some(kib), 16.0));
+    }
+    // Counted by a test of the binary's own crate, which can install a counting allocator; nothing outside can see it.
+    found.push(Aim::at_most("allocations per call", None, 8.0));
+    Ok(found)
+}
+
+fn commit() -> Result<String> {
+    let mut git = Command::new("git");
+    git.args(["rev-parse", "--short", "HEAD"]).current_dir(workspace::root());
+    Ok(sh::stdout_of(&mut git).context("the commit that was measured")?.trim().to_owned())
+}
+
+fn print(results: &Results) {
+    println!("commit {}, profile {}, {} rounds; medians", results.commit, results.profile, results.rounds);
+    println!(
+        "{:<11} {:<11} {:>3} {:>6} {:<11} {:>8} {:>8} {:>8} {:>7} {:>8} {:>6}",
+        "path", "wire", "c", "bytes", "target", "p50 us", "p99 us", "calls/s", "cpu us", "+p50 us", "x hop"
+    );
+    let shown = |value: Option<f64>, digits: usize| value.map_or(String::new(), |value| format!("{value:.digits$}"));
+    for row in &results.rows {
+        println!(
+            "{:<11} {:<11} {:>3} {:>6} {:<11} {:>8.0} {:>8.0} {:>8.0} {:>7.0} {:>8} {:>6}",
+            row.path,
+            row.wire,
+            row.concurrency,
+            row.bytes,
+            row.target,
+            row.p50_us,
+            row.p99_us,
+            row.calls_s,
+            row.cpu_us,
+            shown(row.added_p50_us, 0),
+            shown(row.ratio_hop, 2)
+        );
+    }
+    println!("\n{:<60} {:>9} {:>9}", "aim", "value", "bound");
+    for aim in &results.aims {
+        let verdict = match aim.met {
+            Some(true) => "met",
+            Some(false) => "MISSED",
+            None => "not measured",
+        };
+        println!("{:<60} {:>9} {:>9}  {verdict}", aim.name, shown(aim.value, 2), aim.aim);
+    }
+}
+
+/// A folder for the run's config files and logs, emptied first.
+fn fresh_folder() -> Result<std::path::PathBuf> {
+    let folder = workspace::metadata()?.target_directory.join("bench");
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    fs::create_dir_all(&folder)?;
+    Ok(folder)
+}

@@ -1,0 +1,259 @@
+//! What is measured: the programs, how they are started, and which stand side by side.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use super::load::{self, Effort, Measured};
+use crate::conformance::write_private;
+use crate::sh::{self, Server};
+use crate::workspace;
+
+/// The only profile worth measuring.
+pub const PROFILE: &str = "release";
+
+/// Our own row.
+pub const LANDBRIDGE: &str = "landbridge";
+
+/// One comparison never takes longer, however slow a target is.
+const COMPARE_DURATION_MAX: Duration = Duration::from_secs(900);
+
+/// One path and wire, with the targets that belong side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// Sessions, SSE replies.
+    HttpHttpLegacy,
+    /// No sessions at the server, JSON replies.
+    HttpHttpJson,
+    HttpHttpModern,
+    HttpStdioLegacy,
+    StdioStdio,
+}
+
+impl Setting {
+    pub const ALL: &[Self] =
+        &[Self::HttpHttpLegacy, Self::HttpHttpJson, Self::HttpHttpModern, Self::HttpStdioLegacy, Self::StdioStdio];
+
+    pub fn path(self) -> &'static str {
+        match self {
+            Self::HttpHttpLegacy | Self::HttpHttpJson | Self::HttpHttpModern => "http-http",
+            Self::HttpStdioLegacy => "http-stdio",
+            Self::StdioStdio => "stdio-stdio",
+        }
+    }
+
+    pub fn wire(self) -> &'static str {
+        match self {
+            Self::HttpHttpLegacy | Self::HttpStdioLegacy | Self::StdioStdio => "legacy",
+            Self::HttpHttpJson => "legacy-json",
+            Self::HttpHttpModern => "modern",
+        }
+    }
+
+    /// The bare hop landbridge is held against.
+    pub fn hop(self) -> Option<&'static str> {
+        match self {
+            Self::HttpHttpLegacy | Self::HttpHttpJson | Self::HttpHttpModern => Some("route"),
+            Self::HttpStdioLegacy => Some("rawstdio"),
+            Self::StdioStdio => None,
+        }
+    }
+
+    /// How many times the hop's added latency ours may be.
+    pub fn added_max(self) -> f64 {
+        match self {
+            Self::HttpHttpLegacy | Self::HttpHttpJson | Self::HttpHttpModern => 1.3,
+            Self::HttpStdioLegacy | Self::StdioStdio => 1.5,
+        }
+    }
+}
+
+/// The programs, built.
+pub struct Bench {
+    mcpload: PathBuf,
+    echo: PathBuf,
+    rawproxy: PathBuf,
+    rawstdio: PathBuf,
+    landbridge: Option<PathBuf>,
+    folder: PathBuf,
+}
+
+/// Started servers and what `mcpload compare` is told about them. Servers end when this is dropped.
+pub struct Running {
+    targets: Vec<Value>,
+    servers: Vec<Server>,
+}
+
+impl Bench {
+    pub fn build(floors: bool) -> Result<Self> {
+        let build = |package: &str, bin: &str| -> Result<PathBuf> {
+            let path = workspace::build_bin(package, bin, PROFILE)?;
+            if !path.parent().is_some_and(|folder| folder.ends_with(PROFILE)) {
+                bail!("{} is no {PROFILE} build; its figures would mean nothing", path.display());
+            }
+            Ok(path)
+        };
+        Ok(Self {
+            mcpload: build("mcpload", "mcpload")?,
+            echo: build("echo-mcp", "echo-mcp")?,
+            rawproxy: build("limits", "rawproxy")?,
+            rawstdio: build("limits", "rawstdio")?,
+            landbridge: (!floors).then(|| build("landbridge", "landbridge")).transpose()?,
+            folder: super::fresh_folder()?,
+        })
+    }
+
+    /// Starts the targets of a setting, the direct one first.
+    pub fn start(&self, setting: Setting) -> Result<Running> {
+        let mut running = Running { targets: Vec::new(), servers: Vec::new() };
+        if setting == Setting::StdioStdio {
+            running.targets.push(json!({"name": "direct", "command": [self.echo, "stdio"]}));
+            if let Some(landbridge) = &self.landbridge {
+                let config = self.config(&self.stdio_server())?;
+                let command = json!([landbridge, "stdio", "--config", config, "--server", "echo"]);
+                running.targets.push(json!({"name": LANDBRIDGE, "command": command}));
+            }
+            return Ok(running);
+        }
+        let era = if setting == Setting::HttpHttpModern { "modern" } else { "legacy" };
+        let mut echo = Command::new(&self.echo);
+        echo.args(["http", "127.0.0.1:0"]);
+        if setting == Setting::HttpHttpJson {
+            echo.arg("stateless");
+        }
+        let echo = self.server(&mut echo, "echo")?;
+        let at = echo.url.clone();
+        running.add("direct", era, "/mcp", echo);
+        let upstream = if setting == Setting::HttpStdioLegacy {
+            let mut hop = Command::new(&self.rawstdio);
+            hop.arg("127.0.0.1:0").arg(&self.echo).arg("stdio");
+            running.add("rawstdio", era, "/mcp", self.server(&mut hop, "rawstdio")?);
+            self.stdio_server()
+        } else {
+            let address = at.strip_prefix("http://").context("the echo server printed no http URL")?;
+            for mode in ["pass", "route"] {
+                let mut hop = Command::new(&self.rawproxy);
+                hop.args(["127.0.0.1:0", address, mode]);
+                running.add(mode, era, "/mcp", self.server(&mut hop, mode)?);
+            }
+            json!({"url": format!("{at}/mcp")})
+        };
+        if self.landbridge.is_some() {
+            running.add(LANDBRIDGE, era, "/mcp/server/echo", self.gateway(&upstream)?);
+        }
+        Ok(running)
+    }
+
+    /// Puts every target under the same load in turns.
+    pub fn compare(
+        &self,
+        running: &Running,
+        concurrency: usize,
+        bytes: usize,
+        method: &str,
+        effort: Effort,
+    ) -> Result<Vec<Measured>> {
+        let targets = self.folder.join("targets.json");
+        std::fs::write(&targets, serde_json::to_vec(&running.targets)?)?;
+        let mut command = Command::new(&self.mcpload);
+        command.args(["compare", "--json", "--max-seconds", "10", "--method", method]).arg("--targets").arg(targets);
+        command.args(["--rounds", &effort.rounds.to_string(), "--calls", &effort.calls.to_string()]);
+        command.args(["--concurrency", &concurrency.to_string(), "--payload", &bytes.to_string()]);
+        load::parse(&self.mcpload_text(&mut command)?)
+    }
+
+    /// Milliseconds from start to the first `initialize` answered, and the KiB resident after the first list.
+    pub fn startup(&self, effort: Effort) -> Result<(f64, f64)> {
+        let landbridge = self.landbridge.as_ref().context("landbridge was not built")?;
+        let config = self.config(&self.stdio_server())?;
+        // mcpload must know the port beforehand: take one that was free a moment ago.
+        let address = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+        let mut command = Command::new(&self.mcpload);
+        command.args(["startup", "--url", &format!("http://{address}/mcp/server/echo")]);
+        command.args(["--rounds", &effort.rounds.to_string(), "--"]);
+        command.arg(landbridge).arg("serve").arg("--config").arg(config).args(["--listen", &address]);
+        self.own_home(&mut command);
+        let found = self.one_line(&mut command)?;
+        if found.get("ok").and_then(Value::as_u64) != Some(effort.rounds as u64) {
+            bail!("not every start succeeded: {found}");
+        }
+        Ok((number(&found, "initialize_ms")?, number(&found, "rss_kb")?))
+    }
+
+    /// KiB that landbridge grows by for each of `sessions` held at once.
+    pub fn held_sessions(&self, sessions: usize) -> Result<f64> {
+        let gateway = self.gateway(&self.stdio_server())?;
+        let mut command = Command::new(&self.mcpload);
+        command.args(["idle", "--url", &format!("{}/mcp/server/echo", gateway.url)]);
+        command.args(["--pid", &gateway.pid().to_string(), "--sessions", &sessions.to_string()]);
+        let found = self.one_line(&mut command)?;
+        if found.get("held").and_then(Value::as_u64) != Some(sessions as u64) {
+            bail!("not all {sessions} sessions were held: {found}");
+        }
+        number(&found, "rss_kb_per_session")
+    }
+
+    fn gateway(&self, upstream: &Value) -> Result<Server> {
+        let landbridge = self.landbridge.as_ref().context("landbridge was not built")?;
+        let mut command = Command::new(landbridge);
+        command.arg("serve").arg("--config").arg(self.config(upstream)?).args(["--listen", "127.0.0.1:0"]);
+        self.own_home(&mut command);
+        self.server(&mut command, LANDBRIDGE)
+    }
+
+    /// Neither the settings nor the state of whoever runs this may have a part in it.
+    fn own_home(&self, command: &mut Command) {
+        for variable in ["XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"] {
+            command.env(variable, self.folder.join("home"));
+        }
+    }
+
+    /// One child for all sessions, as the bare hop has.
+    fn stdio_server(&self) -> Value {
+        json!({"command": self.echo, "args": ["stdio"], "isolation": "shared"})
+    }
+
+    fn config(&self, server: &Value) -> Result<PathBuf> {
+        let path = self.folder.join("mcp.json");
+        write_private(&path, &serde_json::to_vec_pretty(&json!({"mcpServers": {"echo": server}}))?)?;
+        Ok(path)
+    }
+
+    fn server(&self, command: &mut Command, name: &str) -> Result<Server> {
+        Server::start(command, &self.log(name))
+    }
+
+    fn log(&self, name: &str) -> PathBuf {
+        Path::new(&self.folder).join(format!("{name}.log"))
+    }
+
+    fn mcpload_text(&self, command: &mut Command) -> Result<String> {
+        let output = sh::capture(command, COMPARE_DURATION_MAX)?;
+        match output.status {
+            Some(status) if status.success() => Ok(output.text),
+            Some(status) => bail!("mcpload: {status}\n{}", output.text),
+            None => bail!("mcpload did not end within {COMPARE_DURATION_MAX:?}"),
+        }
+    }
+
+    fn one_line(&self, command: &mut Command) -> Result<Value> {
+        let text = self.mcpload_text(command)?;
+        let line = text.lines().find(|line| line.starts_with('{')).context("mcpload printed no JSON")?;
+        Ok(serde_json::from_str(line)?)
+    }
+}
+
+impl Running {
+    fn add(&mut self, name: &str, era: &str, path: &str, server: Server) {
+        let url = format!("{}{path}", server.url);
+        self.targets.push(json!({"name": name, "url": url, "pid": server.pid(), "era": era}));
+        self.servers.push(server);
+    }
+}
+
+fn number(found: &Value, key: &str) -> Result<f64> {
+    found.get(key).and_then(Value::as_f64).with_context(|| format!("mcpload's JSON has no {key}: {found}"))
+}
