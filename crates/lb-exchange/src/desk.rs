@@ -109,6 +109,11 @@ impl Desk {
         id.to_number().is_some_and(|number| self.0.lock().asks.remove(&number).is_some())
     }
 
+    /// Whether an ask still waits for its answer.
+    pub fn is_open(&self, id: &Id) -> bool {
+        id.to_number().is_some_and(|number| self.0.lock().asks.contains_key(&number))
+    }
+
     /// How many calls run.
     pub fn running(&self) -> usize {
         self.0.lock().running.len()
