@@ -1,1 +1,18 @@
-//! lb-backend
+//! Connections to MCP servers: children, embedded servers and HTTP endpoints, of either era.
+//!
+//! Owns the era probe, the handshake, the supervision of children, and the lists that a server has told us. Speaks to
+//! the gateway only in exchanges and feeds; knows no client transport.
+
+mod calls;
+mod child;
+mod connect;
+mod error;
+mod http;
+mod inbound;
+mod lists;
+mod outbound;
+mod pipe;
+mod restart;
+
+pub use connect::{Connection, Connector, EmbeddedServers, Environment, Server, Wish};
+pub use error::ConnectError;

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 
-use crate::step::{Answer, AskKey, Cancel, Command, End, Step};
+use crate::step::{Answer, AskKey, Cancel, Command, End, Outcome, Step};
 
 /// One request that we make good on.
 ///
@@ -48,7 +48,13 @@ impl Exchange {
     {
         let mailbox = Arc::<Mutex<Mailbox>>::default();
         let body = make(Yield(mailbox.clone()));
-        Self::new(Routine { body: Box::pin(body), mailbox: mailbox.clone() }, Remote(Some(mailbox)))
+        Self::new(Routine { body: Box::pin(body), mailbox: mailbox.clone() }, Remote(Way::Mailbox(mailbox)))
+    }
+
+    /// An exchange that is another one, once that can be made: connecting happens inside.
+    pub fn deferred(inner: impl Future<Output = Self> + Send + 'static) -> Self {
+        let remote = Remote::new();
+        Self::new(Deferred { state: Waiting::For(Box::pin(inner)), remote: remote.clone() }, remote)
     }
 
     /// The handle through which others answer and cancel.
@@ -86,7 +92,17 @@ impl std::fmt::Debug for Exchange {
 
 /// The way down an exchange: answers, a cancel, and "somebody is back". Cheap to clone and never blocks.
 #[derive(Clone)]
-pub struct Remote(Option<Arc<Mutex<Mailbox>>>);
+pub struct Remote(Way);
+
+#[derive(Clone)]
+enum Way {
+    /// Nobody listens.
+    Nowhere,
+    /// Commands wait until the driver is polled.
+    Mailbox(Arc<Mutex<Mailbox>>),
+    /// Commands are acted on at once.
+    Sink(Arc<dyn Fn(Command) -> bool + Send + Sync>),
+}
 
 #[derive(Default)]
 struct Mailbox {
@@ -103,12 +119,17 @@ impl Remote {
     /// A remote with a mailbox.
     #[expect(clippy::new_without_default, reason = "a default remote could as well be the deaf one")]
     pub fn new() -> Self {
-        Self(Some(Arc::default()))
+        Self(Way::Mailbox(Arc::default()))
     }
 
     /// A remote that nobody listens to.
     pub fn deaf() -> Self {
-        Self(None)
+        Self(Way::Nowhere)
+    }
+
+    /// A remote whose commands are acted on at once; `act` must not block and says whether it could.
+    pub fn sink(act: impl Fn(Command) -> bool + Send + Sync + 'static) -> Self {
+        Self(Way::Sink(Arc::new(act)))
     }
 
     /// Answers an ask. False when nobody is there to take it.
@@ -128,11 +149,18 @@ impl Remote {
 
     /// Takes the next command; for drivers.
     pub fn take(&self) -> Option<Command> {
-        self.0.as_ref()?.lock().commands.pop_front()
+        match &self.0 {
+            Way::Mailbox(mailbox) => mailbox.lock().commands.pop_front(),
+            Way::Nowhere | Way::Sink(_) => None,
+        }
     }
 
     fn send(&self, command: Command) -> bool {
-        let Some(mailbox) = &self.0 else { return false };
+        let mailbox = match &self.0 {
+            Way::Mailbox(mailbox) => mailbox,
+            Way::Sink(act) => return act(command),
+            Way::Nowhere => return false,
+        };
         let waker = {
             let mut mailbox = mailbox.lock();
             if Self::COMMANDS_MAX <= mailbox.commands.len() {
@@ -147,8 +175,9 @@ impl Remote {
         true
     }
 
-    fn watch(&self, waker: &Waker) {
-        let Some(mailbox) = &self.0 else { return };
+    /// Whom to wake when a command comes; for whoever polls the driver.
+    pub fn watch(&self, waker: &Waker) {
+        let Way::Mailbox(mailbox) = &self.0 else { return };
         let mut mailbox = mailbox.lock();
         match &mailbox.waker {
             Some(known) if known.will_wake(waker) => {}
@@ -204,5 +233,38 @@ impl Driver for Routine {
                 None => Poll::Pending,
             },
         }
+    }
+}
+
+/// An exchange that is not there yet.
+struct Deferred {
+    state: Waiting,
+    remote: Remote,
+}
+
+enum Waiting {
+    For(Pin<Box<dyn Future<Output = Exchange> + Send>>),
+    Over(Exchange),
+}
+
+impl Driver for Deferred {
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
+        if let Waiting::For(inner) = &mut self.state {
+            match inner.as_mut().poll(cx) {
+                Poll::Ready(exchange) => self.state = Waiting::Over(exchange),
+                // Nothing has been sent, so nobody needs to be told.
+                Poll::Pending => {
+                    return match self.remote.take() {
+                        Some(Command::Cancel(_)) => Poll::Ready(Step::End(End::ours(Outcome::Cancelled))),
+                        _ => Poll::Pending,
+                    };
+                }
+            }
+        }
+        let Waiting::Over(exchange) = &mut self.state else { return Poll::Pending };
+        while let Some(command) = self.remote.take() {
+            exchange.remote().send(command);
+        }
+        exchange.poll_step(cx)
     }
 }

@@ -67,6 +67,7 @@ struct State {
     notes: usize,
     dropped: u64,
     waker: Option<Waker>,
+    listeners: usize,
 }
 
 impl Feed {
@@ -148,6 +149,22 @@ impl Feed {
             Poll::Pending
         })
         .await;
+    }
+
+    /// Notes that somebody takes from this feed on behalf of a client that can answer.
+    pub fn listen(&self) {
+        self.0.lock().listeners += 1;
+    }
+
+    /// Takes one [`Feed::listen`] back.
+    pub fn unlisten(&self) {
+        let mut state = self.0.lock();
+        state.listeners = state.listeners.saturating_sub(1);
+    }
+
+    /// Whether a client that can answer hears this feed now.
+    pub fn is_heard(&self) -> bool {
+        self.0.lock().listeners != 0
     }
 
     /// How many items were dropped because nobody took them in time.

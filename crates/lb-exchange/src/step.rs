@@ -127,7 +127,7 @@ pub enum Answer {
 
 impl Answer {
     /// An error of our own.
-    pub fn error(code: i32, message: &str) -> Self {
+    pub fn error(code: i64, message: &str) -> Self {
         Self::Error(compose::error_object(code, message, None))
     }
 }
@@ -181,7 +181,7 @@ impl End {
     }
 
     /// An error of our own.
-    pub fn error(code: i32, message: &str, data: Option<&Raw>) -> Self {
+    pub fn error(code: i64, message: &str, data: Option<&Raw>) -> Self {
         Self::ours(Outcome::Error(ErrorBody::new(code, message, data)))
     }
 }
@@ -208,8 +208,8 @@ pub struct ErrorBody {
 
 impl ErrorBody {
     /// An error of our own.
-    pub fn new(code: i32, message: &str, data: Option<&Raw>) -> Self {
-        Self { code: code.into(), raw: compose::error_object(code, message, data) }
+    pub fn new(code: i64, message: &str, data: Option<&Raw>) -> Self {
+        Self { code, raw: compose::error_object(code, message, data) }
     }
 
     /// An error object that a server wrote.

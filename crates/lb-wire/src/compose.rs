@@ -42,7 +42,7 @@ pub fn error_without_id(error: &Raw, null: bool) -> Raw {
 }
 
 /// An error object.
-pub fn error_object(code: i32, message: &str, data: Option<&Raw>) -> Raw {
+pub fn error_object(code: i64, message: &str, data: Option<&Raw>) -> Raw {
     let text = Raw::string(message);
     let mut out = BytesMut::with_capacity(48 + text.as_bytes().len() + size(data));
     out.put_slice(b"{\"code\":");

@@ -93,6 +93,23 @@ impl Message {
         Ok(Some(parts))
     }
 
+    /// The id of a message of which only the start is there; for telling whom a message that was too long concerned.
+    pub fn id_in_prefix(prefix: &[u8]) -> Option<Id> {
+        let mut id = None;
+        let mut cursor = Cursor::new(prefix);
+        // Ends with an error where the prefix does; what came before it was read.
+        let walk = cursor.members(0, |cursor, key, escaped| {
+            let is_id = text::same_key(key.of(prefix), escaped, b"id");
+            let (value, _) = cursor.skip(1)?;
+            if is_id && id.is_none() {
+                id = Raw::parse(Bytes::copy_from_slice(value.of(prefix))).ok().and_then(|raw| Id::from_raw(&raw));
+            }
+            Ok(())
+        });
+        drop(walk);
+        id
+    }
+
     /// Which kind of message this is.
     pub fn shape(&self) -> Shape {
         self.shape

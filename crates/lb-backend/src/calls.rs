@@ -1,0 +1,222 @@
+//! Requests of ours that a connection has open, and the steps that wait for whoever holds them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use lb_exchange::{End, InFlight, Note, Step};
+use lb_wire::Raw;
+use parking_lot::Mutex;
+
+/// Steps that may wait for one exchange; beyond, progress keeps the newest and logs drop the oldest.
+const STEPS_MAX: usize = 256;
+/// Bytes that may wait for one exchange.
+const STEP_BYTES_MAX: usize = 1 << 20;
+/// Asks that one exchange may have open.
+const ASKS_MAX: usize = 16;
+
+/// The open requests of one connection.
+#[derive(Debug)]
+pub struct Calls(Mutex<Table>);
+
+#[derive(Debug)]
+struct Table {
+    /// Ordered by id, so oldest first.
+    open: BTreeMap<u64, Arc<Slot>>,
+    next: u64,
+    /// Set once the connection is gone: every later call ends with it at once.
+    closed: Option<Raw>,
+}
+
+impl Calls {
+    /// No calls; ids start at one.
+    pub fn new() -> Self {
+        Self(Mutex::new(Table { open: BTreeMap::new(), next: 1, closed: None }))
+    }
+
+    /// An id for a request that is not tracked here.
+    pub fn id(&self) -> u64 {
+        let mut table = self.0.lock();
+        table.next += 1;
+        table.next - 1
+    }
+
+    /// Opens a slot, or says why the connection is gone.
+    pub fn open(&self, names: Names, eligible: bool) -> Result<(u64, Arc<Slot>), Raw> {
+        let mut table = self.0.lock();
+        if let Some(why) = &table.closed {
+            return Err(why.clone());
+        }
+        let id = table.next;
+        table.next += 1;
+        let slot = Arc::new(Slot { names, eligible, state: Mutex::default() });
+        table.open.insert(id, slot.clone());
+        Ok((id, slot))
+    }
+
+    /// The slot of an open request.
+    pub fn get(&self, id: u64) -> Option<Arc<Slot>> {
+        self.0.lock().open.get(&id).cloned()
+    }
+
+    /// Closes the slot of a request that has ended or is no longer wanted.
+    pub fn remove(&self, id: u64) -> Option<Arc<Slot>> {
+        self.0.lock().open.remove(&id)
+    }
+
+    /// What is open, oldest first.
+    pub fn in_flight(&self) -> Vec<InFlight> {
+        self.0.lock().open.iter().map(|(id, slot)| InFlight { id: *id, eligible: slot.eligible }).collect()
+    }
+
+    /// How many requests are open.
+    pub fn len(&self) -> usize {
+        self.0.lock().open.len()
+    }
+
+    /// Whether the connection is gone.
+    pub fn is_closed(&self) -> bool {
+        self.0.lock().closed.is_some()
+    }
+
+    /// Ends every open request with this error, and every later one too. Only the first reason counts.
+    pub fn close(&self, error: &Raw) {
+        let open = {
+            let mut table = self.0.lock();
+            if table.closed.is_some() {
+                return;
+            }
+            table.closed = Some(error.clone());
+            std::mem::take(&mut table.open)
+        };
+        for slot in open.into_values() {
+            slot.end(End::ours(lb_exchange::Outcome::Error(lb_exchange::ErrorBody::from_server(error.clone()))));
+        }
+    }
+}
+
+/// Where the steps of one exchange wait.
+#[derive(Debug)]
+pub struct Slot {
+    names: Names,
+    eligible: bool,
+    state: Mutex<State>,
+}
+
+/// What the client calls this exchange, wherever the server will repeat a name of ours.
+#[derive(Debug, Default)]
+pub struct Names {
+    /// The client's progress token.
+    pub token: Option<Raw>,
+    /// The client's id of a listen request.
+    pub listen: Option<Raw>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    steps: VecDeque<Step>,
+    bytes: usize,
+    asks: usize,
+    end: Option<Box<End>>,
+    dropped: u64,
+    waker: Option<Waker>,
+}
+
+impl Slot {
+    /// What the client calls this exchange.
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// Adds a note; a slow holder loses old progress and old logs, never anything else.
+    pub fn note(&self, note: Note) {
+        let mut state = self.state.lock();
+        if STEPS_MAX <= state.steps.len() || STEP_BYTES_MAX <= state.bytes {
+            state.make_room(&note.method);
+        }
+        state.bytes += note.weight();
+        state.steps.push_back(Step::Note(note));
+        Self::wake(state);
+    }
+
+    /// Adds an ask; false when too many are open, and the server is to be refused.
+    pub fn ask(&self, ask: lb_exchange::Ask) -> bool {
+        let mut state = self.state.lock();
+        if ASKS_MAX <= state.asks {
+            return false;
+        }
+        state.asks += 1;
+        state.steps.push_back(Step::Ask(ask));
+        Self::wake(state);
+        true
+    }
+
+    /// An ask was answered or withdrawn.
+    pub fn asked(&self) {
+        let mut state = self.state.lock();
+        state.asks = state.asks.saturating_sub(1);
+    }
+
+    /// Adds a withdrawal.
+    pub fn withdraw(&self, key: lb_exchange::AskKey) {
+        let mut state = self.state.lock();
+        state.asks = state.asks.saturating_sub(1);
+        state.steps.push_back(Step::Withdraw { key });
+        Self::wake(state);
+    }
+
+    /// Sets the end, which has a place of its own and is never dropped.
+    pub fn end(&self, end: End) {
+        let mut state = self.state.lock();
+        if state.end.is_none() {
+            state.end = Some(Box::new(end));
+        }
+        Self::wake(state);
+    }
+
+    /// The next step.
+    pub fn poll(&self, cx: &mut Context<'_>) -> Poll<Step> {
+        let mut state = self.state.lock();
+        if let Some(step) = state.steps.pop_front() {
+            if let Step::Note(note) = &step {
+                state.bytes = state.bytes.saturating_sub(note.weight());
+            }
+            return Poll::Ready(step);
+        }
+        if let Some(end) = state.end.take() {
+            return Poll::Ready(Step::End(*end));
+        }
+        match &state.waker {
+            Some(known) if known.will_wake(cx.waker()) => {}
+            _ => state.waker = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    fn wake(mut state: parking_lot::MutexGuard<'_, State>) {
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl State {
+    /// Drops what may be dropped to let one more note in: older progress when progress comes, else the oldest log, else
+    /// the oldest progress.
+    fn make_room(&mut self, method: &str) {
+        let is = |step: &Step, name: &str| matches!(step, Step::Note(note) if &*note.method == name);
+        let order = if method == PROGRESS { [PROGRESS, LOG] } else { [LOG, PROGRESS] };
+        let at = order.iter().find_map(|name| self.steps.iter().position(|step| is(step, name)));
+        if let Some(Step::Note(note)) = at.and_then(|at| self.steps.remove(at)) {
+            self.bytes = self.bytes.saturating_sub(note.weight());
+            self.dropped += 1;
+        }
+    }
+}
+
+/// Method of progress notifications.
+pub const PROGRESS: &str = "notifications/progress";
+/// Method of log notifications.
+pub const LOG: &str = "notifications/message";

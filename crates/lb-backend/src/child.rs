@@ -1,0 +1,78 @@
+//! A server that we start: its process, its pipe, and what its callers are told when it dies.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lb_exchange::{Feed, Target, Tasks};
+use lb_process::{Child, Command, Grace, Inherit};
+use lb_wire::Raw;
+use lb_wire::revision::Era;
+
+use crate::error::{self, ConnectError};
+use crate::pipe::{Ends, Pipe};
+
+/// How much of its stderr a client is shown when a server dies.
+const STDERR_SHOWN: usize = 4 << 10;
+/// How long the end of its output may come before the end of its process.
+const EXIT_AFTER_EOF: Duration = Duration::from_millis(500);
+
+/// A started server.
+pub struct Started {
+    /// Its pipe.
+    pub pipe: Arc<Pipe>,
+    /// Its process; `None` for an embedded server.
+    pub child: Option<Arc<Child>>,
+}
+
+/// Starts a child.
+pub async fn start(
+    server: &str,
+    target: &Target,
+    supervisor: &std::path::Path,
+    era: Era,
+    feed: Feed,
+    tasks: &Tasks,
+) -> Result<Started, ConnectError> {
+    let child = Child::spawn(&command(target, supervisor)).await.map_err(|error| {
+        let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
+        ConnectError::Spawn(format!("{error}{hint}"))
+    })?;
+    let child = Arc::new(child);
+    let (stdin, stdout) = child.take_pipes().ok_or_else(|| ConnectError::Spawn("no pipes".to_owned()))?;
+    let closed = closed(server.to_owned(), child.clone());
+    let pipe = Pipe::open(Ends(Box::new(stdout), Box::new(stdin)), era, feed, tasks, closed);
+    Ok(Started { pipe, child: Some(child) })
+}
+
+/// How a child ended, in words, and what it last wrote to stderr.
+pub fn last_words(child: &Child) -> (Option<String>, String) {
+    (child.exit().map(|exit| exit.to_string()), child.stderr().tail(STDERR_SHOWN))
+}
+
+/// What open calls are told once its output has ended. A server that closed its output is of no use any more, even if
+/// its process lives on.
+async fn closed(server: String, child: Arc<Child>) -> Raw {
+    if tokio::time::timeout(EXIT_AFTER_EOF, child.wait()).await.is_err() {
+        tracing::debug!(%server, "server closed its output and lives on");
+    }
+    let (exit, stderr) = last_words(&child);
+    error::closed(&server, exit.as_deref(), Some(&stderr))
+}
+
+/// Ends a child: its input is closed by then.
+pub async fn stop(child: Arc<Child>) {
+    let exit = child.stop(Grace::default()).await;
+    tracing::debug!(pid = child.pid(), %exit, "server stopped");
+}
+
+fn command(target: &Target, supervisor: &std::path::Path) -> Command {
+    let Target::Child { command, args, env, cwd, inherit_env } = target else { return Command::new("", supervisor) };
+    let added: Vec<_> = env.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect();
+    let inherit = if *inherit_env { Inherit::All } else { Inherit::Listed };
+    let env = lb_process::environment(&added, inherit, std::env::vars_os());
+    let command = Command::new(command, supervisor).args(args).env(env);
+    match cwd {
+        Some(cwd) => command.cwd(cwd),
+        None => command,
+    }
+}

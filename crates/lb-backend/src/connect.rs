@@ -1,0 +1,381 @@
+//! Reaching a server in the era of the front, and the connection that comes of it.
+
+mod handshake;
+mod open;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use lb_exchange::{Caller, Feed, Outcome, ServerSpec, Target, Tasks};
+use lb_process::Child;
+use lb_wire::Raw;
+use lb_wire::revision::{Era, Revision};
+use parking_lot::Mutex;
+use tokio::io::DuplexStream;
+
+use crate::child;
+use crate::error::{ConnectError, EraError};
+use crate::http::{Endpoint, HttpConnection};
+use crate::inbound::Intake;
+use crate::pipe::{Ends, Pipe};
+use crate::restart::Life;
+
+/// Makers of servers that run inside this process, by name. Each call starts one and gives our end of its stream.
+pub type EmbeddedServers = HashMap<String, Arc<dyn Fn() -> DuplexStream + Send + Sync>>;
+
+/// What servers of every kind need to be reached.
+#[derive(Clone)]
+pub struct Environment {
+    /// The binary that runs as the supervisor of children.
+    pub supervisor: PathBuf,
+    /// Servers inside this process.
+    pub embedded: Arc<EmbeddedServers>,
+    /// Owner of all tasks.
+    pub tasks: Tasks,
+}
+
+/// One configured server, and what has been learned about it.
+pub struct Server {
+    spec: Arc<ServerSpec>,
+    environment: Environment,
+    endpoint: Option<Arc<Endpoint>>,
+    eras: Mutex<Verdict>,
+}
+
+/// What is known about the eras of a server: a set, because some speak both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Verdict {
+    legacy: Option<bool>,
+    modern: Option<bool>,
+}
+
+impl Verdict {
+    fn of(self, era: Era) -> Option<bool> {
+        match era {
+            Era::Legacy => self.legacy,
+            Era::Modern => self.modern,
+        }
+    }
+
+    fn set(&mut self, era: Era, speaks: bool) {
+        match era {
+            Era::Legacy => self.legacy = Some(speaks),
+            Era::Modern => self.modern = Some(speaks),
+        }
+    }
+}
+
+/// What a connection is wanted for.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// The client behind it.
+    pub caller: Arc<Caller>,
+    /// The params of the client's own `initialize`, with the revision that the front settled on; `None` for modern
+    /// clients.
+    pub hello: Option<Raw>,
+    /// Where the connection puts what belongs to no request.
+    pub feed: Feed,
+    /// Whether the client itself will say `notifications/initialized`.
+    pub client_says_initialized: bool,
+}
+
+impl Server {
+    /// A server that is not connected to yet.
+    ///
+    /// # Errors
+    /// Its URL cannot be used.
+    pub fn new(spec: Arc<ServerSpec>, environment: Environment) -> Result<Arc<Self>, ConnectError> {
+        let endpoint = match &spec.target {
+            Target::Http { url, headers } => Some(Endpoint::new(url, headers, environment.tasks.clone())?),
+            Target::Child { .. } | Target::Embedded(_) => None,
+        };
+        Ok(Arc::new(Self { spec, environment, endpoint, eras: Mutex::default() }))
+    }
+
+    /// Its definition.
+    pub fn spec(&self) -> &Arc<ServerSpec> {
+        &self.spec
+    }
+
+    /// Connects in the era of the front if the server speaks it, else in the other.
+    async fn connect(&self, wish: &Wish) -> Result<Arc<Connection>, ConnectError> {
+        let own = wish.caller.era();
+        let other = match own {
+            Era::Legacy => Era::Modern,
+            Era::Modern => Era::Legacy,
+        };
+        let mut first = None;
+        if self.eras.lock().of(own) != Some(false) {
+            match self.connect_in(own, wish).await {
+                Ok(connection) => {
+                    self.eras.lock().set(own, true);
+                    return Ok(connection);
+                }
+                Err(EraError::Failed(error)) => return Err(error),
+                Err(EraError::WrongEra(error)) => first = Some(error),
+            }
+        }
+        match self.connect_in(other, wish).await {
+            Ok(connection) => {
+                let mut eras = self.eras.lock();
+                eras.set(other, true);
+                // Only now is it known that the first answer was about the era and not about something else.
+                eras.set(own, false);
+                Ok(connection)
+            }
+            Err(EraError::Failed(error) | EraError::WrongEra(error)) => Err(first.unwrap_or(error)),
+        }
+    }
+
+    async fn connect_in(&self, era: Era, wish: &Wish) -> Result<Arc<Connection>, EraError> {
+        match (&self.endpoint, era) {
+            (Some(endpoint), Era::Legacy) => {
+                let hello = handshake::hello(wish);
+                let (connection, welcome) = HttpConnection::legacy(endpoint.clone(), hello, wish.feed.clone()).await?;
+                self.connection(Link::Http(connection), era, welcome, wish)
+            }
+            (Some(endpoint), Era::Modern) => {
+                let info = wish.caller.client_info.clone();
+                let (connection, welcome) = HttpConnection::modern(endpoint.clone(), info, wish.feed.clone()).await?;
+                self.connection(Link::Http(connection), era, welcome, wish)
+            }
+            (None, _) => {
+                let started = self.start(era, wish.feed.clone()).await.map_err(EraError::Failed)?;
+                let guard = Started::new(started, self.environment.tasks.clone());
+                let welcome = handshake::over_pipe(&guard, era, wish).await?;
+                self.connection(Link::Pipe(guard), era, welcome, wish)
+            }
+        }
+    }
+
+    async fn start(&self, era: Era, feed: Feed) -> Result<child::Started, ConnectError> {
+        let tasks = &self.environment.tasks;
+        match &self.spec.target {
+            Target::Embedded(name) => {
+                let make = self.environment.embedded.get(name);
+                let make = make.ok_or_else(|| ConnectError::Spawn(format!("no embedded server {name:?}")))?;
+                let (input, output) = tokio::io::split(make());
+                let error = crate::error::closed(&self.spec.name, None, None);
+                let pipe = Pipe::open(Ends(Box::new(input), Box::new(output)), era, feed, tasks, async move { error });
+                Ok(child::Started { pipe, child: None })
+            }
+            target => child::start(&self.spec.name, target, &self.environment.supervisor, era, feed, tasks).await,
+        }
+    }
+
+    fn connection(&self, link: Link, era: Era, welcome: Raw, wish: &Wish) -> Result<Arc<Connection>, EraError> {
+        let revision = handshake::revision(era, &welcome).map_err(EraError::Failed)?;
+        let connection = Connection { link, era, revision, welcome, log_level: Mutex::new(None) };
+        let mixed = wish.caller.era() != era;
+        if era == Era::Legacy && (mixed || !wish.client_says_initialized) {
+            connection.notify("notifications/initialized", None);
+        }
+        Ok(Arc::new(connection))
+    }
+}
+
+/// Connects to one server again and again, and remembers its crashes.
+pub struct Connector {
+    server: Arc<Server>,
+    life: Mutex<Life>,
+}
+
+impl Connector {
+    /// For one session, or for all that share.
+    pub fn new(server: Arc<Server>) -> Self {
+        Self { server, life: Mutex::new(Life::Stopped) }
+    }
+
+    /// The server.
+    pub fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+
+    /// Connects, after the wait that earlier crashes call for.
+    ///
+    /// Cancel safe: yes, a child that was being started is ended.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or is given up.
+    pub async fn connect(&self, wish: &Wish) -> Result<Arc<Connection>, ConnectError> {
+        let life = *self.life.lock();
+        match life {
+            Life::GaveUp { crashes } => {
+                let last = "it is given up".to_owned();
+                return Err(ConnectError::GaveUp { attempts: crashes, last });
+            }
+            Life::Backoff { until, .. } => tokio::time::sleep_until(until.into()).await,
+            Life::Stopped | Life::Running { .. } => {}
+        }
+        if self.server.environment.tasks.is_stopping() {
+            return Err(ConnectError::Stopping);
+        }
+        *self.life.lock() = life.started(Instant::now());
+        let result = self.server.connect(wish).await;
+        if let Err(ConnectError::Exited { .. } | ConnectError::Spawn(_)) = &result {
+            self.crashed();
+        }
+        result
+    }
+
+    /// A connection that this made has died by itself.
+    pub fn crashed(&self) {
+        if self.server.endpoint.is_some() {
+            return;
+        }
+        let jitter = 0.9 + 0.2 * f64::from(rand_unit());
+        let mut life = self.life.lock();
+        *life = life.crashed(&self.server.spec.restart, Instant::now(), jitter);
+        tracing::warn!(server = %self.server.spec.name, life = ?*life, "server process ended unexpectedly");
+    }
+}
+
+/// A number in 0..1; no secret hangs on it.
+fn rand_unit() -> f32 {
+    let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.subsec_nanos());
+    (nanos % 1000) as f32 / 1000.0
+}
+
+/// A live connection to a server.
+pub struct Connection {
+    link: Link,
+    era: Era,
+    revision: Revision,
+    welcome: Raw,
+    /// The level that a legacy client set on a modern server, which wants it with every request.
+    log_level: Mutex<Option<Raw>>,
+}
+
+enum Link {
+    Pipe(Started),
+    Http(Arc<HttpConnection>),
+}
+
+impl Connection {
+    /// The wire contract of this connection.
+    pub fn era(&self) -> Era {
+        self.era
+    }
+
+    /// The revision that the server speaks here.
+    pub fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// What the server said of itself: the result of `initialize` or `server/discover`, as written.
+    pub fn welcome(&self) -> &Raw {
+        &self.welcome
+    }
+
+    /// Whether the server declared a capability, and within it a flag.
+    pub fn declares(&self, capability: &str, flag: Option<&str>) -> bool {
+        let Some(found) = self.welcome.member("capabilities").and_then(|all| all.member(capability)) else {
+            return false;
+        };
+        flag.is_none_or(|flag| found.member(flag).is_some_and(|value| value.as_bytes() == b"true"))
+    }
+
+    /// What belongs to no request.
+    pub fn feed(&self) -> &Feed {
+        &self.intake().feed
+    }
+
+    /// Whether the server is gone: a new connection is needed.
+    pub fn is_lost(&self) -> bool {
+        match &self.link {
+            Link::Pipe(started) => started.pipe().is_lost(),
+            Link::Http(connection) => connection.is_lost(),
+        }
+    }
+
+    /// Whether any request is open.
+    pub fn is_busy(&self) -> bool {
+        self.intake().calls.len() != 0
+    }
+
+    /// Sends a notification of the client.
+    pub fn notify(&self, method: &str, params: Option<&Raw>) {
+        match (&self.link, method) {
+            (Link::Pipe(started), _) => started.pipe().notify(method, params),
+            (Link::Http(connection), "notifications/initialized") => connection.initialized(params.cloned()),
+            (Link::Http(connection), _) => connection.notify(method, params),
+        }
+    }
+
+    /// Makes sure that what belongs to no request arrives: over HTTP that takes a stream of its own.
+    pub fn watch(&self) {
+        if let Link::Http(connection) = &self.link
+            && self.era == Era::Legacy
+        {
+            connection.watch();
+        }
+    }
+
+    /// Remembers the log level that a legacy client set on a modern server.
+    pub fn set_log_level(&self, level: Raw) {
+        *self.log_level.lock() = Some(level);
+    }
+
+    /// Makes a request of our own.
+    ///
+    /// Cancel safe: yes.
+    pub async fn request(&self, method: &str, params: Option<&Raw>) -> Outcome {
+        match &self.link {
+            Link::Pipe(started) => started.pipe().request(method, params).await,
+            Link::Http(connection) => connection.request(method, params).await,
+        }
+    }
+
+    /// Ends the connection and waits until its process is gone or its session is told.
+    pub async fn close(&self) {
+        match &self.link {
+            Link::Pipe(started) => started.close().await,
+            Link::Http(connection) => connection.close().await,
+        }
+    }
+
+    fn intake(&self) -> &Intake {
+        match &self.link {
+            Link::Pipe(started) => started.pipe().intake(),
+            Link::Http(connection) => connection.intake(),
+        }
+    }
+}
+
+/// A pipe and the process behind it, ended together: gently when closed, and gently in the background when dropped.
+struct Started {
+    inner: child::Started,
+    tasks: Tasks,
+}
+
+impl Started {
+    fn new(inner: child::Started, tasks: Tasks) -> Self {
+        Self { inner, tasks }
+    }
+
+    fn pipe(&self) -> &Arc<Pipe> {
+        &self.inner.pipe
+    }
+
+    fn child(&self) -> Option<&Arc<Child>> {
+        self.inner.child.as_ref()
+    }
+
+    async fn close(&self) {
+        self.pipe().close();
+        if let Some(child) = self.child() {
+            child::stop(child.clone()).await;
+        }
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        self.pipe().close();
+        if let Some(child) = self.inner.child.take() {
+            self.tasks.spawn(child::stop(child));
+        }
+    }
+}

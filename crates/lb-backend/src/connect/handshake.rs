@@ -1,0 +1,79 @@
+//! The first words to a server.
+
+use std::time::Duration;
+
+use lb_exchange::Outcome;
+use lb_wire::revision::{Era, Revision};
+use lb_wire::{Raw, compose};
+
+use super::{Started, Wish};
+use crate::child;
+use crate::error::{ConnectError, EraError};
+use crate::outbound;
+
+/// How long a server may take to answer `initialize`.
+pub const HANDSHAKE_MAX: Duration = Duration::from_secs(30);
+/// How long a server may take to answer `server/discover` before it is taken not to know it.
+const PROBE_MAX: Duration = Duration::from_secs(10);
+
+/// The params of `initialize`.
+pub fn hello(wish: &Wish) -> Raw {
+    if let Some(hello) = &wish.hello {
+        return hello.clone();
+    }
+    // A modern client behind a legacy session: nothing is declared, so that the server asks for nothing.
+    let version = Raw::string(Revision::LATEST_LEGACY.as_str());
+    let info = wish.caller.client_info.clone().unwrap_or_else(outbound::our_info);
+    compose::object(&[("protocolVersion", &version), ("capabilities", &Raw::empty_object()), ("clientInfo", &info)])
+}
+
+/// Introduces us to a server on a pipe.
+pub async fn over_pipe(started: &Started, era: Era, wish: &Wish) -> Result<Raw, EraError> {
+    let (method, params, wait) = match era {
+        Era::Legacy => ("initialize", hello(wish), HANDSHAKE_MAX),
+        Era::Modern => {
+            let meta = outbound::own_meta(wish.caller.client_info.as_ref(), &Raw::empty_object());
+            ("server/discover", compose::object(&[("_meta", &meta)]), PROBE_MAX)
+        }
+    };
+    let answer = tokio::time::timeout(wait, started.pipe().request(method, Some(&params))).await;
+    let wrong = |error| if era == Era::Modern { EraError::WrongEra(error) } else { EraError::Failed(error) };
+    match answer {
+        Err(_) => Err(wrong(ConnectError::Timeout(wait.as_secs()))),
+        Ok(Outcome::Result(welcome)) if is_welcome(era, &welcome) => Ok(welcome),
+        Ok(Outcome::Result(_)) => Err(EraError::WrongEra(ConnectError::Handshake(format!("no {method} result")))),
+        Ok(Outcome::Error(_) | Outcome::Cancelled) if started.pipe().is_lost() => Err(wrong(exited(started))),
+        Ok(Outcome::Error(error)) => {
+            let message = error.raw.member("message").and_then(|raw| raw.to_text().map(|text| text.into_owned()));
+            let message = message.unwrap_or_else(|| "no reason given".to_owned());
+            Err(EraError::WrongEra(ConnectError::Refused { message, raw: error.raw }))
+        }
+        Ok(Outcome::Cancelled) => Err(EraError::Failed(ConnectError::Stopping)),
+    }
+}
+
+fn exited(started: &Started) -> ConnectError {
+    let (exit, stderr) = started.child().map(|child| child::last_words(child)).unwrap_or_default();
+    ConnectError::Exited { exit: exit.unwrap_or_else(|| "it closed its output".to_owned()), stderr }
+}
+
+/// Whether a result is the one that was asked for.
+pub fn is_welcome(era: Era, result: &Raw) -> bool {
+    match era {
+        Era::Legacy => result.member("protocolVersion").is_some(),
+        Era::Modern => result.member("supportedVersions").is_some(),
+    }
+}
+
+/// The revision that a server settled on.
+pub fn revision(era: Era, welcome: &Raw) -> Result<Revision, ConnectError> {
+    match era {
+        Era::Modern => Ok(Revision::LATEST_MODERN),
+        Era::Legacy => {
+            let named = welcome.member("protocolVersion");
+            let named = named.as_ref().and_then(Raw::plain_str).unwrap_or_default();
+            let known = Revision::parse(named.as_bytes()).filter(|revision| revision.era() == Era::Legacy);
+            known.ok_or_else(|| ConnectError::Handshake(format!("it speaks protocol {named:?}, which is unknown here")))
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! A client's request on a connection: from the lists that are known, after a check of mirrored headers, or straight.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use lb_exchange::{Call, Driver, End, Exchange, Outcome, Step};
+use lb_wire::param::ToolParams;
+use lb_wire::revision::{Era, code};
+use lb_wire::{Raw, compose};
+
+use super::{Connection, Link};
+use crate::lists::{Lookup, Ticket};
+use crate::outbound;
+
+/// How long a list is kept of a server that does not say whether it tells of changes.
+const UNANNOUNCED: Duration = Duration::from_secs(60);
+
+impl Connection {
+    /// Opens a request of a client.
+    pub fn open(self: &Arc<Self>, call: Call) -> Exchange {
+        match self.intake().lists.look_up(&call.message, Instant::now()) {
+            Lookup::Known(result) => Exchange::ready(End::from_server(Outcome::Result(result), self.era)),
+            Lookup::Ask(ticket) => {
+                let inner = self.send(call);
+                let remote = inner.remote().clone();
+                let ticket = Some(ticket);
+                Exchange::new(Keeping { inner, connection: self.clone(), ticket }, remote)
+            }
+            Lookup::NoList if self.checks_headers(&call) => self.checked(call),
+            Lookup::NoList => self.send(call),
+        }
+    }
+
+    fn send(&self, call: Call) -> Exchange {
+        let level = self.log_level.lock().clone();
+        match &self.link {
+            Link::Pipe(started) => started.pipe().call(call, level),
+            Link::Http(connection) => connection.call(call, level),
+        }
+    }
+
+    /// A server on a pipe never sees headers, so that comparing them is up to us.
+    fn checks_headers(&self, call: &Call) -> bool {
+        let modern = self.era == Era::Modern && call.caller.era() == Era::Modern;
+        modern && matches!(self.link, Link::Pipe(_)) && call.message.method() == "tools/call"
+    }
+
+    fn checked(self: &Arc<Self>, call: Call) -> Exchange {
+        if let Some(params) = self.intake().lists.params() {
+            return self.send_if_matching(&params, call);
+        }
+        let connection = self.clone();
+        Exchange::deferred(async move {
+            let params = connection.read_params().await;
+            connection.send_if_matching(&params, call)
+        })
+    }
+
+    fn send_if_matching(&self, params: &ToolParams, call: Call) -> Exchange {
+        let name = call.message.member("name");
+        let name = name.as_ref().and_then(Raw::to_text).unwrap_or_default();
+        let headers = call.headers.iter().map(|(name, value)| (name.as_str(), value.as_ref()));
+        match params.check(&name, call.message.member_bytes("arguments"), headers) {
+            Ok(()) => self.send(call),
+            Err(mismatch) => Exchange::ready(End::error(code::HEADER_MISMATCH, &mismatch.to_string(), None)),
+        }
+    }
+
+    /// Reads the whole list of tools for the arguments that it mirrors in headers.
+    async fn read_params(&self) -> Arc<ToolParams> {
+        let mut params = ToolParams::default();
+        let mut cursor: Option<Raw> = None;
+        for _ in 0..PAGES_MAX {
+            let meta = outbound::own_meta(None, &Raw::empty_object());
+            let request = match &cursor {
+                Some(cursor) => compose::object(&[("_meta", &meta), ("cursor", cursor)]),
+                None => compose::object(&[("_meta", &meta)]),
+            };
+            let Outcome::Result(page) = self.request("tools/list", Some(&request)).await else { break };
+            params.merge(ToolParams::from_tools_list(page.as_bytes()));
+            cursor = page.member("nextCursor");
+            if cursor.is_none() {
+                break;
+            }
+        }
+        let params = Arc::new(params);
+        self.intake().lists.set_params(params.clone());
+        params
+    }
+
+    /// How long a list may be kept; `None` for not at all.
+    fn keeps(&self, capability: &str, result: &Raw) -> Option<Option<Duration>> {
+        if self.era == Era::Modern {
+            let ttl = result.member("ttlMs").and_then(|ttl| ttl.as_str().parse().ok()).unwrap_or(0);
+            return (0 < ttl).then(|| Some(Duration::from_millis(ttl)));
+        }
+        let told = match &self.link {
+            Link::Pipe(_) => true,
+            Link::Http(connection) => connection.is_watching(),
+        };
+        match (told, self.declares(capability, Some("listChanged"))) {
+            (true, true) => Some(None),
+            (_, false) => Some(Some(UNANNOUNCED)),
+            (false, true) => None,
+        }
+    }
+}
+
+/// Pages of a list that are read; a server with more has a cursor that never ends.
+const PAGES_MAX: usize = 1000;
+
+/// Keeps the answer to a list request on its way through.
+struct Keeping {
+    inner: Exchange,
+    connection: Arc<Connection>,
+    ticket: Option<Ticket>,
+}
+
+impl Driver for Keeping {
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
+        let step = std::task::ready!(self.inner.poll_step(cx));
+        if let Step::End(End { outcome: Outcome::Result(result), .. }) = &step
+            && let Some(ticket) = self.ticket.take()
+            && let Some(for_time) = self.connection.keeps(ticket.capability(), result)
+        {
+            self.connection.intake().lists.keep(ticket, result.clone(), for_time, Instant::now());
+        }
+        Poll::Ready(step)
+    }
+}

@@ -1,0 +1,119 @@
+//! Why a server could not be reached or did not answer, in words for whoever has to mend it.
+
+use lb_exchange::ErrorBody;
+use lb_wire::revision::code;
+use lb_wire::{Raw, compose};
+
+/// Why there is no connection.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// Its program could not be started.
+    #[error("cannot start the server: {0}")]
+    Spawn(String),
+    /// Its program ended before it answered.
+    #[error("the server exited before it answered ({exit}){}", tail(stderr))]
+    Exited {
+        /// How it ended.
+        exit: String,
+        /// The last lines it wrote to stderr.
+        stderr: String,
+    },
+    /// No TCP or TLS connection.
+    #[error("cannot connect to {url}: {why}")]
+    Unreachable {
+        /// Where.
+        url: String,
+        /// What failed.
+        why: String,
+    },
+    /// It wants a login first; proves nothing about its era.
+    #[error("the server answers HTTP {status}: authorization required")]
+    Unauthorized {
+        /// 401 or 403.
+        status: u16,
+    },
+    /// It answered with a status that proves nothing about its era.
+    #[error("the server answers HTTP {status}{}", tail(body))]
+    Status {
+        /// The status.
+        status: u16,
+        /// The start of the body.
+        body: String,
+    },
+    /// It refused the handshake.
+    #[error("the server refused the handshake: {message}")]
+    Refused {
+        /// What it said.
+        message: String,
+        /// Its error object.
+        raw: Raw,
+    },
+    /// It answered the handshake with something that is none.
+    #[error("the server's handshake is not usable: {0}")]
+    Handshake(String),
+    /// No answer in time.
+    #[error("the server did not answer within {0} s")]
+    Timeout(u64),
+    /// It crashed too often and is left alone.
+    #[error("the server crashed {attempts} times in a row and is not restarted; last: {last}")]
+    GaveUp {
+        /// How often.
+        attempts: u32,
+        /// How it ended last.
+        last: String,
+    },
+    /// Shutting down.
+    #[error("the gateway is shutting down")]
+    Stopping,
+}
+
+/// Why a connection in one era failed, and whether that says anything about the era.
+#[derive(Clone, Debug)]
+pub enum EraError {
+    /// The server does not speak this era: the other one is worth a try.
+    WrongEra(ConnectError),
+    /// It proves nothing.
+    Failed(ConnectError),
+}
+
+fn tail(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!(": {}", text.trim_end()) }
+}
+
+impl ConnectError {
+    /// What the client is told: -32603 with the reason, exit status and stderr as data.
+    pub fn to_body(&self, server: &str) -> ErrorBody {
+        let (reason, exit, stderr) = match self {
+            Self::Spawn(_) => ("spawn_failed", None, None),
+            Self::Exited { exit, stderr } => ("backend_closed", Some(exit), Some(stderr)),
+            Self::Unreachable { .. } => ("unreachable", None, None),
+            Self::Unauthorized { .. } => ("authorization_required", None, None),
+            Self::Status { .. } => ("http_status", None, None),
+            Self::Refused { .. } | Self::Handshake(_) => ("handshake_failed", None, None),
+            Self::Timeout(_) => ("timeout", None, None),
+            Self::GaveUp { last, .. } => ("crash_loop", Some(last), None),
+            Self::Stopping => ("stopping", None, None),
+        };
+        ErrorBody::new(code::INTERNAL_ERROR, &format!("{server}: {self}"), Some(&data(reason, exit, stderr)))
+    }
+}
+
+/// What every call is told that was open when its server went away.
+pub fn closed(server: &str, exit: Option<&str>, stderr: Option<&str>) -> Raw {
+    let message = match exit {
+        Some(exit) => format!("{server}: the server exited during the call ({exit})"),
+        None => format!("{server}: the server closed the connection during the call"),
+    };
+    let exit = exit.map(str::to_owned);
+    let stderr = stderr.map(str::to_owned);
+    compose::error_object(code::INTERNAL_ERROR, &message, Some(&data("backend_closed", exit.as_ref(), stderr.as_ref())))
+}
+
+/// The data of an error about a server.
+pub fn data(reason: &'static str, exit: Option<&String>, stderr: Option<&String>) -> Raw {
+    let mut members = vec![("reason", Raw::string(reason))];
+    members.extend(exit.map(|text| ("exit", Raw::string(text))));
+    members.extend(stderr.filter(|text| !text.is_empty()).map(|text| ("stderr", Raw::string(text))));
+    let members: Vec<_> = members.iter().map(|(name, value)| (*name, value)).collect();
+    compose::object(&members)
+}

@@ -1,0 +1,195 @@
+//! A server's message, sorted: answer, note or ask, and for whom.
+
+use lb_exchange::{
+    Answer, Ask, AskKey, AskKind, Associated, End, ErrorBody, Feed, FeedItem, Hints, List, Note, Outcome, Remote,
+    Resume, Whence, associate,
+};
+use lb_wire::revision::Era;
+use lb_wire::splice::Splice;
+use lb_wire::{Id, Message, Raw, Shape, Text, compose};
+
+use crate::calls::{Calls, LOG, Names, PROGRESS};
+use crate::lists::Lists;
+
+/// What belongs to one connection and is touched by every message that it brings.
+#[derive(Debug)]
+pub struct Intake {
+    /// Requests of ours.
+    pub calls: Calls,
+    /// What belongs to no request.
+    pub feed: Feed,
+    /// What the server told us of its lists.
+    pub lists: Lists,
+    /// Answers to asks that went into the feed.
+    pub feed_asks: Remote,
+    /// The wire contract of this connection.
+    pub era: Era,
+}
+
+/// A line to send back at once.
+pub type Reply = Option<Raw>;
+
+impl Intake {
+    /// For a new connection, which speaks into this feed; answers to what it asks there go to `feed_asks`.
+    pub fn new(era: Era, feed: Feed, feed_asks: Remote) -> Self {
+        Self { calls: Calls::new(), feed, lists: Lists::default(), feed_asks, era }
+    }
+
+    /// Takes in one message and gives what must be answered right away.
+    pub fn take(&self, message: &Message, whence: Whence) -> Reply {
+        match message.shape() {
+            Shape::Result | Shape::Error => {
+                self.answered(message);
+                None
+            }
+            Shape::Notification => {
+                self.noted(message, whence);
+                None
+            }
+            Shape::Request => self.asked(message, whence),
+        }
+    }
+
+    fn answered(&self, message: &Message) {
+        // An id that we never gave out, or whose call is over, belongs to nobody: stale answers are dropped.
+        let slot = message.id().and_then(Id::to_number).and_then(|id| self.calls.remove(id));
+        if let Some(slot) = slot {
+            slot.end(self.end_of(message, slot.names()));
+        }
+    }
+
+    /// The end that an answer stands for.
+    pub fn end_of(&self, message: &Message, names: &Names) -> End {
+        let outcome = match message.shape() {
+            Shape::Error => Outcome::Error(ErrorBody::from_server(message.body().unwrap_or_else(Raw::empty_object))),
+            _ => Outcome::Result(renamed(message, names).unwrap_or_else(Raw::empty_object)),
+        };
+        End { feed_mark: self.feed.mark(), ..End::from_server(outcome, self.era) }
+    }
+
+    fn noted(&self, message: &Message, whence: Whence) {
+        let method = message.method();
+        if method == "notifications/cancelled" {
+            return self.withdrawn(message, whence);
+        }
+        let changed = List::of_change(method);
+        if let Some(list) = changed {
+            // In wire order: before anything that comes later is passed on.
+            self.lists.invalidate(list);
+        }
+        let updated = method == "notifications/resources/updated";
+        let subscription = message.meta(SUBSCRIPTION_KEY).and_then(|raw| number(&raw));
+        let progress =
+            (method == PROGRESS).then(|| message.member("progressToken").and_then(|raw| number(&raw))).flatten();
+        let hints = Hints { progress, subscription, related: None, general: changed.is_some() || updated };
+        match self.associate(whence, hints, false) {
+            Associated::Exchange(id) => self.to_exchange(id, message),
+            Associated::Feed if method == PROGRESS => {} // of a call that is over
+            Associated::Feed => self.to_feed(message, changed, updated),
+        }
+    }
+
+    fn associate(&self, whence: Whence, hints: Hints, oldest: bool) -> Associated {
+        associate(whence, hints, self.calls.in_flight().into_iter(), oldest)
+    }
+
+    fn to_exchange(&self, id: u64, message: &Message) {
+        let Some(slot) = self.calls.get(id) else { return };
+        if let Some(note) = note_for(message, slot.names()) {
+            slot.note(note);
+        }
+    }
+
+    fn to_feed(&self, message: &Message, changed: Option<List>, updated: bool) {
+        let note = Note::new(message.method_text(), message.body());
+        let item = match changed {
+            Some(list) => FeedItem::Changed(list, note),
+            None if updated => {
+                let uri = message.member("uri").and_then(|raw| raw.to_text().map(|uri| Text::from(&*uri)));
+                FeedItem::Updated(uri.unwrap_or_else(|| Text::from_static("")), note)
+            }
+            None if message.method() == LOG => FeedItem::Log(note),
+            None => FeedItem::Note(note),
+        };
+        // Only asks can be refused by a feed.
+        drop(self.feed.push(item));
+    }
+
+    fn withdrawn(&self, message: &Message, whence: Whence) {
+        let Some(id) = message.member("requestId") else { return };
+        let key = AskKey(Text::from(id.as_str()));
+        // The exchange that has the ask is not recorded: every open one may look, and only its owner acts on it.
+        let candidates: Vec<u64> = match whence {
+            Whence::Stream(id) => vec![id],
+            Whence::Shared => self.calls.in_flight().iter().map(|call| call.id).collect(),
+        };
+        for slot in candidates.into_iter().filter_map(|id| self.calls.get(id)) {
+            slot.withdraw(key.clone());
+        }
+        drop(self.feed.push(FeedItem::Withdraw(key)));
+    }
+
+    fn asked(&self, message: &Message, whence: Whence) -> Reply {
+        let id = message.id()?;
+        if message.method() == "ping" {
+            return Some(compose::result(id, &Raw::empty_object()));
+        }
+        let ask = Ask {
+            key: AskKey(Text::from(id.to_raw().as_str())),
+            kind: AskKind::of(message.method()),
+            method: message.method_text(),
+            params: message.body(),
+            resume: Resume::Live,
+        };
+        let kind = ask.kind;
+        // With nobody to hear the feed, the oldest call that could be meant is a better guess than a refusal.
+        let heard = self.feed.is_heard();
+        let taken = match self.associate(whence, Hints::default(), !heard) {
+            Associated::Exchange(call) => self.calls.get(call).is_some_and(|slot| slot.ask(ask)),
+            Associated::Feed if !heard => false,
+            Associated::Feed => self.feed.push(FeedItem::Ask(ask, self.feed_asks.clone())).is_ok(),
+        };
+        (!taken).then(|| answer_line(id, &kind.refusal()))
+    }
+}
+
+const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// The answer to a server's request.
+pub fn answer_line(id: &Id, answer: &Answer) -> Raw {
+    match answer {
+        Answer::Result(result) => compose::result(id, result),
+        Answer::Error(error) => compose::error(id, error),
+    }
+}
+
+/// The id that an ask's key was made from.
+pub fn ask_id(key: &AskKey) -> Option<Id> {
+    Raw::parse(bytes::Bytes::copy_from_slice(key.0.as_bytes())).ok().and_then(|raw| Id::from_raw(&raw))
+}
+
+/// A notification with the client's names in place of ours; `None` for a broken one.
+pub fn note_for(message: &Message, names: &Names) -> Option<Note> {
+    if message.method() != PROGRESS {
+        return Some(Note::new(message.method_text(), renamed(message, names)));
+    }
+    let at = message.member_span_in_body("progressToken")?;
+    let body = message.body()?;
+    Some(match &names.token {
+        Some(token) => Note::new(message.method_text(), Some(Splice::new(body).replace(at, token).apply())),
+        None => Note { forward: false, ..Note::new(message.method_text(), Some(body)) },
+    })
+}
+
+/// The body, with the client's id of a listen where the server repeats ours.
+fn renamed(message: &Message, names: &Names) -> Option<Raw> {
+    let body = message.body()?;
+    Some(match (&names.listen, message.meta_span_in_body(SUBSCRIPTION_KEY)) {
+        (Some(listen), Some(at)) => Splice::new(body).replace(at, listen).apply(),
+        _ => body,
+    })
+}
+
+fn number(raw: &Raw) -> Option<u64> {
+    Id::from_raw(raw)?.to_number()
+}

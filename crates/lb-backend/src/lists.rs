@@ -1,0 +1,157 @@
+//! The lists a server has told us, as ready bytes, until it says that they changed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lb_exchange::List;
+use lb_wire::param::ToolParams;
+use lb_wire::{Message, Raw};
+use parking_lot::Mutex;
+
+/// Pages kept per list; a server that hands out more is asked again.
+const PAGES_MAX: usize = 256;
+
+/// List results by method and cursor.
+#[derive(Debug, Default)]
+pub struct Lists(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    tools: Pages,
+    prompts: Pages,
+    resources: Pages,
+    templates: Pages,
+    params: Option<Arc<ToolParams>>,
+}
+
+#[derive(Debug, Default)]
+struct Pages {
+    /// Counts invalidations: an answer that was asked for before one is not kept.
+    generation: u64,
+    pages: HashMap<Vec<u8>, Page>,
+}
+
+#[derive(Debug)]
+struct Page {
+    result: Raw,
+    until: Option<Instant>,
+}
+
+/// Where an answer that is on its way may be kept.
+#[derive(Clone, Debug)]
+pub struct Ticket {
+    list: Which,
+    cursor: Vec<u8>,
+    generation: u64,
+}
+
+impl Ticket {
+    /// The capability under which a server announces changes of this list.
+    pub fn capability(&self) -> &'static str {
+        match self.list {
+            Which::Tools => "tools",
+            Which::Prompts => "prompts",
+            Which::Resources | Which::Templates => "resources",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
+    Tools,
+    Prompts,
+    Resources,
+    Templates,
+}
+
+/// What is known about a list request.
+pub enum Lookup {
+    /// Not a list request, or one with params that we do not know.
+    NoList,
+    /// The answer.
+    Known(Raw),
+    /// Ask the server, then [`Lists::keep`] its answer.
+    Ask(Ticket),
+}
+
+impl Lists {
+    /// Looks a list request up.
+    pub fn look_up(&self, message: &Message, now: Instant) -> Lookup {
+        let list = match message.method() {
+            "tools/list" => Which::Tools,
+            "prompts/list" => Which::Prompts,
+            "resources/list" => Which::Resources,
+            "resources/templates/list" => Which::Templates,
+            _ => return Lookup::NoList,
+        };
+        let cursor = message.member_bytes("cursor").unwrap_or_default();
+        let mut state = self.0.lock();
+        let pages = state.pages(list);
+        match pages.pages.get(cursor) {
+            Some(page) if page.until.is_none_or(|until| now < until) => Lookup::Known(page.result.clone()),
+            _ => Lookup::Ask(Ticket { list, cursor: cursor.to_vec(), generation: pages.generation }),
+        }
+    }
+
+    /// Keeps an answer, unless the list changed since it was asked for. `for_time` bounds how long; `None` is until the
+    /// server says that it changed.
+    pub fn keep(&self, ticket: Ticket, result: Raw, for_time: Option<Duration>, now: Instant) {
+        let mut state = self.0.lock();
+        let pages = state.pages(ticket.list);
+        if pages.generation == ticket.generation && pages.pages.len() < PAGES_MAX {
+            pages.pages.insert(ticket.cursor, Page { result, until: for_time.map(|time| now + time) });
+        }
+    }
+
+    /// A list changed: nothing that was known of it counts any more.
+    pub fn invalidate(&self, list: List) {
+        let mut state = self.0.lock();
+        match list {
+            List::Tools => {
+                state.params = None;
+                state.tools.clear();
+            }
+            List::Prompts => state.prompts.clear(),
+            List::Resources => {
+                state.resources.clear();
+                state.templates.clear();
+            }
+        }
+    }
+
+    /// Everything may have changed, as after a reconnect.
+    pub fn invalidate_all(&self) {
+        for list in [List::Tools, List::Prompts, List::Resources] {
+            self.invalidate(list);
+        }
+    }
+
+    /// Which tool arguments are mirrored in headers, if the list of tools has been read.
+    pub fn params(&self) -> Option<Arc<ToolParams>> {
+        self.0.lock().params.clone()
+    }
+
+    /// Remembers which tool arguments are mirrored in headers.
+    pub fn set_params(&self, params: Arc<ToolParams>) {
+        self.0.lock().params = Some(params);
+    }
+}
+
+impl State {
+    fn pages(&mut self, list: Which) -> &mut Pages {
+        match list {
+            Which::Tools => &mut self.tools,
+            Which::Prompts => &mut self.prompts,
+            Which::Resources => &mut self.resources,
+            Which::Templates => &mut self.templates,
+        }
+    }
+}
+
+impl Pages {
+    fn clear(&mut self) {
+        self.generation += 1;
+        self.pages.clear();
+    }
+}

@@ -1,0 +1,235 @@
+//! A server at the other end of a byte stream: a child's stdin and stdout, or an embedded server.
+//!
+//! One task per pipe reads, because bytes can arrive unasked; it also flushes what did not fit. Callers write straight
+//! into the pipe as long as nobody waits before them, so that a plain call costs no hand-over on its way out.
+
+mod reader;
+mod writer;
+
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+
+use lb_exchange::{Call, Cancel, Command, Driver, End, ErrorBody, Exchange, Feed, Outcome, Remote, Step, Tasks};
+use lb_wire::revision::Era;
+use lb_wire::{Id, Raw, compose};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::calls::Slot;
+use crate::inbound::{Intake, answer_line, ask_id};
+use crate::outbound;
+use writer::Writer;
+
+/// One open pipe.
+pub struct Pipe {
+    intake: Intake,
+    writer: Writer,
+}
+
+/// Our two ends of a stream.
+pub struct Ends(pub Input, pub Output);
+
+/// The reading side of a stream.
+pub type Input = Box<dyn AsyncRead + Send + Unpin>;
+/// The writing side of a stream.
+pub type Output = Box<dyn AsyncWrite + Send + Unpin>;
+
+impl Pipe {
+    /// Opens a pipe and starts its reader. `closed` is awaited when the other side has ended: it gives the error that
+    /// open calls are told.
+    pub fn open<F>(ends: Ends, era: Era, feed: Feed, tasks: &Tasks, closed: F) -> Arc<Self>
+    where
+        F: Future<Output = Raw> + Send + 'static,
+    {
+        let Ends(input, output) = ends;
+        let pipe = Arc::new_cyclic(|pipe: &Weak<Self>| {
+            let pipe = pipe.clone();
+            let feed_asks = Remote::sink(move |command| match (command, pipe.upgrade()) {
+                (Command::Answer(key, answer), Some(pipe)) => {
+                    pipe.answer(&key, &answer);
+                    true
+                }
+                _ => false,
+            });
+            Self { intake: Intake::new(era, feed, feed_asks), writer: Writer::new(output) }
+        });
+        let reader = reader::Reader::new(pipe.clone(), input);
+        tasks.spawn(async move {
+            let pipe = reader.run().await;
+            let error = closed.await;
+            pipe.intake.calls.close(&error);
+        });
+        pipe
+    }
+
+    /// What messages of this connection touch.
+    pub fn intake(&self) -> &Intake {
+        &self.intake
+    }
+
+    /// Opens a request of a client.
+    pub fn call(self: &Arc<Self>, call: Call, log_level: Option<Raw>) -> Exchange {
+        let remote = Remote::new();
+        let state = Box::new(State::New(call, log_level));
+        Exchange::new(PipeCall { pipe: self.clone(), remote: remote.clone(), state }, remote)
+    }
+
+    /// Makes a request of our own and gives its outcome.
+    ///
+    /// Cancel safe: yes, the request is cancelled when dropped.
+    pub async fn request(self: &Arc<Self>, method: &str, params: Option<&Raw>) -> Outcome {
+        let (id, slot) = match self.intake.calls.open(crate::calls::Names::default(), false) {
+            Ok(open) => open,
+            Err(error) => return Outcome::Error(ErrorBody::from_server(error)),
+        };
+        let request = compose::request(&Id::number(id), method, params);
+        let guard = Forget { pipe: self, id };
+        if let Err(error) = self.writer.send(request.into_line()) {
+            return Outcome::Error(error.to_body());
+        }
+        let outcome = loop {
+            match std::future::poll_fn(|cx| slot.poll(cx)).await {
+                Step::End(end) => break end.outcome,
+                Step::Ask(ask) => self.answer(&ask.key, &ask.kind.refusal()),
+                Step::Note(_) | Step::Withdraw { .. } | Step::Pause { .. } => {}
+            }
+        };
+        drop(guard);
+        outcome
+    }
+
+    /// Sends a notification; lost when the server is gone or does not read.
+    pub fn notify(&self, method: &str, params: Option<&Raw>) {
+        self.send(compose::notification(method, params));
+    }
+
+    /// Whether the other side is gone.
+    pub fn is_lost(&self) -> bool {
+        self.intake.calls.is_closed()
+    }
+
+    /// Closes the server's input, which asks it to end.
+    pub fn close(&self) {
+        self.writer.close();
+    }
+
+    fn answer(&self, key: &lb_exchange::AskKey, answer: &lb_exchange::Answer) {
+        if let Some(id) = ask_id(key) {
+            self.send(answer_line(&id, answer));
+        }
+    }
+
+    fn send(&self, message: Raw) {
+        if let Err(error) = self.writer.send(message.into_line()) {
+            tracing::debug!(%error, "message to the server lost");
+        }
+    }
+}
+
+/// Removes a request of ours when nobody waits for it any more.
+struct Forget<'a> {
+    pipe: &'a Pipe,
+    id: u64,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.pipe.intake.calls.remove(self.id);
+    }
+}
+
+/// A client's request on a pipe.
+struct PipeCall {
+    pipe: Arc<Pipe>,
+    remote: Remote,
+    state: Box<State>,
+}
+
+enum State {
+    New(Call, Option<Raw>),
+    Sent { id: u64, slot: Arc<Slot>, cancellable: bool },
+    Over,
+}
+
+impl PipeCall {
+    /// Writes the request; the end, if it cannot be written.
+    fn send(&mut self, call: &Call, log_level: Option<&Raw>) -> Result<(), End> {
+        let calls = &self.pipe.intake.calls;
+        let (id, slot) = calls
+            .open(outbound::names(call), outbound::is_eligible(call))
+            .map_err(|error| End::ours(Outcome::Error(ErrorBody::from_server(error))))?;
+        let request = outbound::request(call, id, self.pipe.intake.era, log_level);
+        if let Err(error) = self.pipe.writer.send(request.into_line()) {
+            calls.remove(id);
+            return Err(End::ours(Outcome::Error(error.to_body())));
+        }
+        *self.state = State::Sent { id, slot, cancellable: call.message.method() != "initialize" };
+        Ok(())
+    }
+
+    /// Acts on a command; the end, if it was a cancel.
+    fn obey(&mut self, command: Command) -> Option<End> {
+        match command {
+            Command::Answer(key, answer) => {
+                if let State::Sent { slot, .. } = &*self.state {
+                    slot.asked();
+                }
+                self.pipe.answer(&key, &answer);
+                None
+            }
+            Command::Cancel(why) => {
+                self.cancel(Some(&why));
+                Some(End::ours(Outcome::Cancelled))
+            }
+            Command::Back => None,
+        }
+    }
+
+    fn cancel(&mut self, why: Option<&Cancel>) {
+        if let State::Sent { id, cancellable, .. } = std::mem::replace(&mut *self.state, State::Over) {
+            let open = self.pipe.intake.calls.remove(id).is_some();
+            if open && cancellable {
+                self.pipe.notify("notifications/cancelled", Some(&cancelled_params(id, why)));
+            }
+        }
+    }
+}
+
+/// What a server is told about a request that nobody wants any more.
+pub fn cancelled_params(id: u64, why: Option<&Cancel>) -> Raw {
+    let id = Id::number(id).to_raw();
+    match why {
+        Some(Cancel::Said(Some(reason))) => compose::object(&[("requestId", &id), ("reason", reason)]),
+        Some(Cancel::Deadline) => {
+            compose::object(&[("requestId", &id), ("reason", &Raw::from_static("\"deadline passed\""))])
+        }
+        _ => compose::object(&[("requestId", &id)]),
+    }
+}
+
+impl Driver for PipeCall {
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
+        if let State::New(..) = &*self.state
+            && let State::New(call, level) = std::mem::replace(&mut *self.state, State::Over)
+            && let Err(end) = self.send(&call, level.as_ref())
+        {
+            return Poll::Ready(Step::End(end));
+        }
+        while let Some(command) = self.remote.take() {
+            if let Some(end) = self.obey(command) {
+                return Poll::Ready(Step::End(end));
+            }
+        }
+        let State::Sent { slot, .. } = &*self.state else { return Poll::Pending };
+        let step = std::task::ready!(slot.poll(cx));
+        if let Step::End(_) = &step {
+            *self.state = State::Over;
+        }
+        Poll::Ready(step)
+    }
+}
+
+impl Drop for PipeCall {
+    fn drop(&mut self) {
+        self.cancel(Some(&Cancel::Gone));
+    }
+}
