@@ -1,1 +1,27 @@
-//! lb-front
+//! The protocol that a client sees, in both eras: validation, sessions, replies, streams, asks and deadlines.
+//!
+//! No IO: transports hand in requests and poll out frames or lines, the middle hands out exchanges. Nothing here knows
+//! which servers exist or how they are reached.
+
+mod accept;
+mod calls;
+mod convert;
+mod era;
+mod front;
+mod get;
+mod legacy;
+mod modern;
+mod open;
+mod pump;
+mod registry;
+mod reply;
+mod running;
+mod settings;
+mod stream;
+mod watch;
+
+pub use accept::Accept;
+pub use era::era_of_header;
+pub use front::{Front, Headers, Request};
+pub use reply::{Frame, Frames, Reply, error_body};
+pub use settings::Settings;

@@ -1,0 +1,145 @@
+//! The front itself: takes requests of any era and hands them on.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use lb_exchange::{Middle, Mount, ParamHeaders, Principal};
+use lb_wire::revision::{Era, code};
+use lb_wire::{Message, MessageError};
+
+use crate::accept::Accept;
+use crate::era::{era_of, era_of_header};
+use crate::registry::Shared;
+use crate::reply::Reply;
+use crate::settings::Settings;
+
+/// The protocol towards clients.
+#[derive(Clone)]
+pub struct Front {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What a transport knows of a request before its body.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    /// Where it came in.
+    pub mount: Mount,
+    /// Who is calling.
+    pub principal: Principal,
+    /// The headers that matter to the protocol.
+    pub headers: Headers<'a>,
+}
+
+/// The headers of a request that matter to the protocol.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Headers<'a> {
+    /// `MCP-Protocol-Version`
+    pub version: Option<&'a [u8]>,
+    /// `Mcp-Session-Id`
+    pub session: Option<&'a [u8]>,
+    /// `Mcp-Method`
+    pub method: Option<&'a [u8]>,
+    /// `Mcp-Name`
+    pub name: Option<&'a [u8]>,
+    /// `Last-Event-ID`
+    pub last_event_id: Option<&'a [u8]>,
+    /// `Accept`
+    pub accept: Accept,
+}
+
+impl Front {
+    /// A front for this middle.
+    pub fn new(middle: Arc<dyn Middle>, settings: Settings) -> Self {
+        let (listeners, returns) = Default::default();
+        Self { shared: Arc::new(Shared { middle, settings, listeners, returns }) }
+    }
+
+    /// Whether a path leads anywhere.
+    pub fn has(&self, mount: &Mount) -> bool {
+        self.shared.middle.has(mount)
+    }
+
+    /// The servers that can be named in a path.
+    pub fn servers(&self) -> Vec<String> {
+        self.shared.middle.servers()
+    }
+
+    /// Answers a POST.
+    ///
+    /// Cancel safe: dropping it is losing the client, which cancels a modern request and leaves a legacy one running.
+    pub async fn post(&self, request: Request<'_>, params: ParamHeaders, body: Bytes) -> Reply {
+        let headers = &request.headers;
+        if headers.accept == Accept::Neither {
+            let era = era_of_header(headers.version);
+            let code = if era == Era::Legacy { code::SERVER_ERROR } else { code::INVALID_REQUEST };
+            let message = "Not Acceptable: the client must accept application/json or text/event-stream";
+            return Reply::refuse(era, None, 406, code, message);
+        }
+        let message = match Message::scan(body.clone()) {
+            Ok(message) => message,
+            Err(error) => return self.no_message(&request, &body, &error).await,
+        };
+        match era_of(headers.version, headers.session, &message) {
+            Era::Legacy => self.legacy_post(&request, message).await,
+            Era::Modern => self.modern_post(request, params, message).await,
+        }
+    }
+
+    /// Answers a GET.
+    pub fn get(&self, request: &Request<'_>) -> Reply {
+        match self.era_without_body(request) {
+            Era::Legacy => self.legacy_get(request),
+            Era::Modern => not_allowed(),
+        }
+    }
+
+    /// Answers a DELETE: ends a legacy session.
+    pub fn delete(&self, request: &Request<'_>) -> Reply {
+        match self.era_without_body(request) {
+            Era::Legacy => self.legacy_delete(request),
+            Era::Modern => not_allowed(),
+        }
+    }
+
+    fn era_without_body(&self, request: &Request<'_>) -> Era {
+        match (era_of_header(request.headers.version), request.headers.session) {
+            // A session with a version that nobody knows gets to hear about the version.
+            (Era::Modern, Some(_)) if request.headers.version.is_some_and(is_unknown) => Era::Legacy,
+            (era, _) => era,
+        }
+    }
+
+    /// A body that is no single message: a batch, or an error.
+    async fn no_message(&self, request: &Request<'_>, body: &Bytes, error: &MessageError) -> Reply {
+        let era = era_of_header(request.headers.version);
+        match error {
+            MessageError::Scan(error) => {
+                Reply::refuse(era, None, 400, code::PARSE_ERROR, &format!("Parse error: {error}"))
+            }
+            MessageError::Shape { why, id } => {
+                if era == Era::Legacy
+                    && let Ok(Some(members)) = Message::batch(body)
+                {
+                    return self.legacy_batch(request, members).await;
+                }
+                Reply::refuse(era, id.as_ref(), 400, code::INVALID_REQUEST, &format!("Invalid Request: {why}"))
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Front {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Front")
+    }
+}
+
+fn is_unknown(version: &[u8]) -> bool {
+    lb_wire::revision::Revision::parse(version).is_none()
+}
+
+/// Modern clients only POST.
+fn not_allowed() -> Reply {
+    let message = "Method not allowed: this revision of the protocol uses POST only";
+    Reply::NotAllowed { allow: "POST", body: crate::reply::error_body(Era::Modern, code::INVALID_REQUEST, message) }
+}

@@ -1,0 +1,135 @@
+//! The contract of 2024-11-05 to 2025-11-25: sessions, and requests in both directions.
+
+mod batch;
+mod initialize;
+
+use std::sync::Arc;
+
+use lb_exchange::{Answer, Busy, Call, Cancel, Seat};
+use lb_wire::revision::{Era, Revision, code, method};
+use lb_wire::{Id, Message, Raw, Shape, compose};
+
+use crate::calls::Calls;
+use crate::front::{Front, Request};
+use crate::open::Open;
+use crate::reply::{Reply, error_message, revisions};
+use crate::running::{Client, Running};
+
+impl Front {
+    pub(crate) async fn legacy_post(&self, request: &Request<'_>, message: Message) -> Reply {
+        if message.shape() == Shape::Request && message.method() == method::INITIALIZE {
+            return self.initialize(request, message).await;
+        }
+        let seat = match self.seat(request, message.id()) {
+            Ok(seat) => seat,
+            Err(reply) => return reply,
+        };
+        match self.take(&seat, request, message) {
+            Taken::Nothing => Reply::accepted(),
+            Taken::Answer(answer, status) => Reply::json(status, &answer),
+            Taken::Call(running) => {
+                let client = running.client().clone();
+                Open::new(&self.shared, client, Calls::one(*running), request.headers.accept).reply().await
+            }
+        }
+    }
+
+    pub(crate) fn legacy_delete(&self, request: &Request<'_>) -> Reply {
+        match self.seat(request, None) {
+            Ok(seat) => {
+                seat.end(Cancel::SessionEnd);
+                Reply::Empty { status: 200 }
+            }
+            Err(reply) => reply,
+        }
+    }
+
+    /// The session that a request names.
+    pub(crate) fn seat(&self, request: &Request<'_>, id: Option<&Id>) -> Result<Arc<dyn Seat>, Reply> {
+        let refuse = |status, code, message| Err(Reply::refuse(Era::Legacy, id, status, code, message));
+        let Some(session) = request.headers.session else {
+            let message = "Missing Mcp-Session-Id. Send an initialize request without a session header first.";
+            return refuse(400, code::SERVER_ERROR, message);
+        };
+        let session = std::str::from_utf8(session).unwrap_or_default();
+        let Some(seat) = self.shared.middle.seat(session, &request.mount, &request.principal) else {
+            return refuse(404, -32001, "Session not found");
+        };
+        match request.headers.version {
+            Some(version) if Revision::parse(version).is_none() => Err(unsupported(version, id)),
+            // One that is known but was not agreed upon is accepted: what was agreed upon counts.
+            _ => Ok(seat),
+        }
+    }
+
+    /// One message of a seated client.
+    pub(crate) fn take(&self, seat: &Arc<dyn Seat>, request: &Request<'_>, message: Message) -> Taken {
+        match (message.shape(), message.id().cloned()) {
+            (Shape::Notification, _) | (Shape::Request, None) => notified(&**seat, message),
+            (Shape::Result | Shape::Error, id) => answered(&**seat, id, &message),
+            (Shape::Request, Some(id)) => self.requested(seat, request, message, id),
+        }
+    }
+
+    fn requested(&self, seat: &Arc<dyn Seat>, request: &Request<'_>, message: Message, id: Id) -> Taken {
+        if message.method() == method::PING {
+            return Taken::Answer(compose::result(&id, &Raw::empty_object()), 200);
+        }
+        let method = message.method_text();
+        let call = Call { caller: seat.caller().clone(), mount: request.mount.clone(), message, headers: Vec::new() };
+        let exchange = seat.clone().open(call);
+        let client = Client::Legacy(seat.clone());
+        match Running::start(id.clone(), &method, exchange, client, &self.shared.settings) {
+            Ok(running) => Taken::Call(Box::new(running)),
+            Err(busy) => Taken::refuse(&id, &busy),
+        }
+    }
+}
+
+/// What becomes of one message of a seated client.
+pub(crate) enum Taken {
+    /// It needs no answer.
+    Nothing,
+    /// It is answered here, with this HTTP status when alone.
+    Answer(Raw, u16),
+    /// It is a call.
+    Call(Box<Running>),
+}
+
+impl Taken {
+    fn refuse(id: &Id, busy: &Busy) -> Self {
+        let (code, status) = match busy {
+            Busy::Id => (code::INVALID_REQUEST, 400),
+            Busy::Calls => (code::SERVER_ERROR, 429),
+        };
+        Self::Answer(error_message(Era::Legacy, Some(id), code, &busy.to_string(), None), status)
+    }
+}
+
+fn notified(seat: &dyn Seat, message: Message) -> Taken {
+    if message.method() == method::CANCELLED {
+        if let Some(id) = message.member("requestId").as_ref().and_then(Id::from_raw) {
+            seat.desk().cancel(&id, Cancel::Said(message.member("reason")));
+        }
+    } else {
+        seat.notified(message);
+    }
+    Taken::Nothing
+}
+
+fn answered(seat: &dyn Seat, id: Option<Id>, message: &Message) -> Taken {
+    if let (Some(id), Some(body)) = (id, message.body()) {
+        let answer = if message.shape() == Shape::Result { Answer::Result(body) } else { Answer::Error(body) };
+        if !seat.desk().answer(&id, answer) {
+            tracing::debug!("an answer came to something that nobody asks any more");
+        }
+    }
+    Taken::Nothing
+}
+
+fn unsupported(version: &[u8], id: Option<&Id>) -> Reply {
+    let requested = Raw::string(&String::from_utf8_lossy(version));
+    let data = compose::object(&[("supported_versions", &revisions(Era::Legacy)), ("requested_version", &requested)]);
+    let message = "Bad Request: unsupported protocol version";
+    Reply::refuse_with(Era::Legacy, id, 400, code::SERVER_ERROR, message, Some(&data))
+}

@@ -1,0 +1,192 @@
+//! A reply that has not begun: JSON if the end comes first, else a stream. Committing is one-way.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use lb_exchange::{Happened, Holder, Receipt};
+use lb_wire::{Raw, compose};
+use tokio::time::{Instant, Sleep};
+
+use crate::accept::Accept;
+use crate::calls::Calls;
+use crate::pump;
+use crate::registry::{Shared, far, poll_sleep};
+use crate::reply::{Frames, Reply, Source};
+use crate::running::{Client, Ended, Said};
+use crate::stream::{Live, Start};
+
+/// When a reply becomes a stream by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Commit {
+    /// When there is something to say, or nothing for a while.
+    Lazily,
+    /// As soon as it is clear that it does not end at once.
+    Eagerly,
+}
+
+/// The calls of a reply that has not begun. Dropping it is losing the client.
+pub(crate) struct Open {
+    shared: Arc<Shared>,
+    client: Client,
+    calls: Option<Calls>,
+    holder: Holder,
+    accept: Accept,
+    commit: Commit,
+    /// When it becomes a stream; never for clients that take JSON only.
+    stream_at: Option<Instant>,
+    /// For a batch: the answers so far.
+    batch: Option<Batch>,
+}
+
+#[derive(Default)]
+pub(crate) struct Batch {
+    pub(crate) answers: Vec<Raw>,
+    pub(crate) receipts: Vec<Receipt>,
+}
+
+enum Verdict {
+    Json(Reply),
+    Stream(Start),
+}
+
+impl Open {
+    pub(crate) fn new(shared: &Arc<Shared>, client: Client, calls: Calls, accept: Accept) -> Self {
+        let stream_at = accept.takes_stream().then(|| Instant::now() + shared.settings.sse_after);
+        let holder = pump::front_of(&client);
+        let (calls, commit) = (Some(calls), Commit::Lazily);
+        Self { shared: shared.clone(), client, calls, holder, accept, commit, stream_at, batch: None }
+    }
+
+    /// Does not wait for the first word.
+    #[must_use]
+    pub(crate) fn eagerly(mut self) -> Self {
+        self.commit = Commit::Eagerly;
+        self
+    }
+
+    /// Answers with an array, to which these belong already.
+    #[must_use]
+    pub(crate) fn batch(mut self, answers: Vec<Raw>) -> Self {
+        self.batch = Some(Batch { answers, receipts: Vec::new() });
+        self
+    }
+
+    /// Waits until the reply takes its form.
+    ///
+    /// Cancel safe: dropping it is losing the client.
+    pub(crate) async fn reply(mut self) -> Reply {
+        let first = self.stream_at.or_else(|| self.calls.as_ref()?.due()).unwrap_or_else(|| far(Instant::now()));
+        let verdict = {
+            let mut sleep = pin!(tokio::time::sleep_until(first));
+            std::future::poll_fn(|cx| self.poll(cx, sleep.as_mut())).await
+        };
+        match verdict {
+            Verdict::Json(reply) => {
+                self.holder = self.holder.on(Happened::Ended);
+                reply
+            }
+            Verdict::Stream(start) => Reply::stream(self.into_frames(start)),
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>, mut sleep: Pin<&mut Sleep>) -> Poll<Verdict> {
+        if self.accept == Accept::Stream {
+            return Poll::Ready(Verdict::Stream(Start::Silent));
+        }
+        loop {
+            let can_ask = self.accept.takes_stream() || self.listener().is_some();
+            let Some(calls) = &mut self.calls else { return Poll::Pending };
+            match calls.poll(cx, can_ask) {
+                Poll::Ready(None) => return Poll::Ready(Verdict::Json(self.array())),
+                Poll::Ready(Some(Said::End(ended))) => match &mut self.batch {
+                    None => return Poll::Ready(Verdict::Json(single(ended))),
+                    Some(batch) => batch.add(ended),
+                },
+                Poll::Ready(Some(said)) if self.accept.takes_stream() => {
+                    return Poll::Ready(Verdict::Stream(Start::With(said)));
+                }
+                Poll::Ready(Some(said)) => self.divert(said),
+                Poll::Pending if self.commit == Commit::Eagerly && self.accept.takes_stream() => {
+                    return Poll::Ready(Verdict::Stream(Start::Silent));
+                }
+                Poll::Pending => {
+                    let due = calls.due().into_iter().chain(self.stream_at).min();
+                    let Some(due) = due else { return Poll::Pending };
+                    std::task::ready!(poll_sleep(sleep.as_mut(), due, cx));
+                    if self.stream_at.is_some_and(|at| at <= Instant::now()) {
+                        return Poll::Ready(Verdict::Stream(Start::Waiting));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The open standalone stream of the client.
+    fn listener(&self) -> Option<&Arc<dyn lb_exchange::Seat>> {
+        self.client.seat().filter(|seat| self.shared.listeners.has(seat.id()))
+    }
+
+    /// What a client that takes JSON only cannot be told here: requests go to its standalone stream.
+    fn divert(&self, said: Said) {
+        match (said, self.client.seat()) {
+            (Said::Ask(line), Some(seat)) => {
+                let streams = seat.streams();
+                streams.append(streams.standalone(), Some(line));
+            }
+            _ => tracing::debug!("a note was dropped: the client takes JSON only"),
+        }
+    }
+
+    fn array(&mut self) -> Reply {
+        let Batch { answers, receipts } = self.batch.take().unwrap_or_default();
+        if answers.is_empty() {
+            return Reply::accepted();
+        }
+        let body = compose::array(answers.iter()).bytes().clone();
+        Reply::Json { status: 200, body, session: None, receipt: all(receipts) }
+    }
+
+    fn into_frames(mut self, start: Start) -> Frames {
+        let (shared, client) = (self.shared.clone(), self.client.clone());
+        let calls = self.calls.take().unwrap_or_else(|| Calls::several(Vec::new()));
+        let early = self.batch.take().unwrap_or_default();
+        Frames::new(Source::Live(Box::new(Live::new(shared, client, calls, self.holder, early, start))))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if let Some(calls) = self.calls.take() {
+            pump::lose(&self.shared, &self.client, calls, self.holder, None);
+        }
+    }
+}
+
+impl Batch {
+    fn add(&mut self, ended: Ended) {
+        self.answers.extend(ended.answer);
+        self.receipts.extend(ended.receipt);
+    }
+}
+
+fn single(ended: Ended) -> Reply {
+    match ended.answer {
+        Some(answer) => {
+            Reply::Json { status: ended.status, body: answer.bytes().clone(), session: None, receipt: ended.receipt }
+        }
+        None => Reply::Empty { status: ended.status },
+    }
+}
+
+/// Several receipts as one.
+fn all(receipts: Vec<Receipt>) -> Option<Receipt> {
+    if receipts.is_empty() {
+        return None;
+    }
+    Some(Receipt::new(move |safe| {
+        if safe {
+            receipts.into_iter().for_each(Receipt::commit);
+        }
+    }))
+}

@@ -1,0 +1,169 @@
+//! What a front remembers across requests: who listens, and who waits for a client to come back.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lb_exchange::{Middle, Remote, Seat, SessionId, StreamId};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::settings::Settings;
+
+/// Shared by all attachments of a front.
+pub(crate) struct Shared {
+    pub(crate) middle: Arc<dyn Middle>,
+    pub(crate) settings: Settings,
+    pub(crate) listeners: Listeners,
+    pub(crate) returns: Returns,
+}
+
+/// The standalone stream of each session that has one open; bounded by the connections that hold them.
+#[derive(Default)]
+pub(crate) struct Listeners(Mutex<HashMap<SessionId, Arc<Slot>>>);
+
+struct Slot {
+    /// When the transport last took something.
+    taken_at: Mutex<Instant>,
+}
+
+/// The right to be the standalone stream of a session, until dropped.
+pub(crate) struct Claim {
+    shared: Arc<Shared>,
+    session: SessionId,
+    slot: Arc<Slot>,
+}
+
+impl Listeners {
+    /// Whether a session has a standalone stream open.
+    pub(crate) fn has(&self, session: &SessionId) -> bool {
+        self.0.lock().contains_key(session)
+    }
+}
+
+impl Claim {
+    /// Takes the place of a stream that is stale, or of any when `force` says so; `None` when it is taken.
+    pub(crate) fn new(shared: &Arc<Shared>, session: &SessionId, force: bool) -> Option<Self> {
+        let now = Instant::now();
+        let mut table = shared.listeners.0.lock();
+        let taken = table.get(session).is_some_and(|slot| now < *slot.taken_at.lock() + shared.settings.stale_after);
+        if taken && !force {
+            return None;
+        }
+        let slot = Arc::new(Slot { taken_at: Mutex::new(now) });
+        table.insert(session.clone(), slot.clone());
+        drop(table);
+        Some(Self { shared: shared.clone(), session: session.clone(), slot })
+    }
+
+    /// The transport took something.
+    pub(crate) fn touch(&self, now: Instant) {
+        *self.slot.taken_at.lock() = now;
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut table = self.shared.listeners.0.lock();
+        if table.get(&self.session).is_some_and(|slot| Arc::ptr_eq(slot, &self.slot)) {
+            table.remove(&self.session);
+        }
+    }
+}
+
+/// Stored streams whose server paused, and streams that are being read; bounded by calls and connections.
+#[derive(Default)]
+pub(crate) struct Returns(Mutex<HashMap<(SessionId, StreamId), Return>>);
+
+#[derive(Default)]
+struct Return {
+    /// Whom to tell that somebody is back.
+    remote: Option<Remote>,
+    readers: usize,
+}
+
+impl Returns {
+    /// The server of this stream would go on when somebody is there.
+    pub(crate) fn pause(&self, seat: &dyn Seat, stream: StreamId, remote: Remote) {
+        let mut table = self.0.lock();
+        let entry = table.entry((seat.id().clone(), stream)).or_default();
+        if entry.readers == 0 {
+            entry.remote = Some(remote);
+            return;
+        }
+        drop(table);
+        remote.back();
+    }
+
+    /// Somebody reads this stream.
+    pub(crate) fn arrive(&self, seat: &dyn Seat, stream: StreamId) {
+        let remote = {
+            let mut table = self.0.lock();
+            let entry = table.entry((seat.id().clone(), stream)).or_default();
+            entry.readers += 1;
+            entry.remote.take()
+        };
+        if let Some(remote) = remote {
+            remote.back();
+        }
+    }
+
+    /// A reader of this stream is gone.
+    pub(crate) fn depart(&self, seat: &dyn Seat, stream: StreamId) {
+        self.change(seat, stream, |entry| entry.readers = entry.readers.saturating_sub(1));
+    }
+
+    /// The server of this stream says nothing more.
+    pub(crate) fn over(&self, seat: &dyn Seat, stream: StreamId) {
+        self.change(seat, stream, |entry| entry.remote = None);
+    }
+
+    fn change(&self, seat: &dyn Seat, stream: StreamId, with: impl FnOnce(&mut Return)) {
+        let mut table = self.0.lock();
+        let key = (seat.id().clone(), stream);
+        if let Some(entry) = table.get_mut(&key) {
+            with(entry);
+            if entry.readers == 0 && entry.remote.is_none() {
+                table.remove(&key);
+            }
+        }
+    }
+}
+
+/// One sleep that is set again only when it must fire earlier, or has fired.
+pub(crate) struct Alarm(std::pin::Pin<Box<tokio::time::Sleep>>);
+
+impl Alarm {
+    pub(crate) fn new(due: Instant) -> Self {
+        Self(Box::pin(tokio::time::sleep_until(due)))
+    }
+
+    /// Ready when `due` has come; otherwise the task is woken then, or somewhat earlier.
+    pub(crate) fn poll(&mut self, due: Instant, cx: &mut std::task::Context<'_>) -> std::task::Poll<()> {
+        poll_sleep(self.0.as_mut(), due, cx)
+    }
+}
+
+/// See [`Alarm::poll`].
+pub(crate) fn poll_sleep(
+    mut sleep: std::pin::Pin<&mut tokio::time::Sleep>,
+    due: Instant,
+    cx: &mut std::task::Context<'_>,
+) -> std::task::Poll<()> {
+    loop {
+        if due < sleep.deadline() {
+            sleep.as_mut().reset(due);
+        }
+        std::task::ready!(sleep.as_mut().poll(cx));
+        if due <= sleep.deadline() {
+            return std::task::Poll::Ready(());
+        }
+        // It was set for something that has moved since.
+        sleep.as_mut().reset(due);
+    }
+}
+
+/// Far enough away to mean never, near enough for every clock.
+pub(crate) fn far(now: Instant) -> Instant {
+    now + Duration::from_secs(86_400 * 365)
+}

@@ -1,0 +1,345 @@
+//! One call of a client while it runs: steps in, what to say to the client out.
+//!
+//! Knows ids, asks and deadlines of one exchange. Where the words go (a body, a stream, a line) is not its business.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use lb_exchange::{Ask, AskKey, AskKind, Cancel, Desk, End, Exchange, Outcome, Receipt, Remote, Resume, Seat, Step};
+use lb_wire::revision::method::{self, MethodFacts};
+use lb_wire::revision::{Era, code};
+use lb_wire::{Id, Line, Raw, compose};
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use crate::convert;
+use crate::settings::Settings;
+use crate::watch::Watch;
+
+/// Whom a call is for.
+#[derive(Clone)]
+pub(crate) enum Client {
+    /// A seated client.
+    Legacy(Arc<dyn Seat>),
+    /// A modern client; with a desk where it can cancel by id.
+    Modern(Option<Arc<Desk>>),
+}
+
+impl Client {
+    pub(crate) fn era(&self) -> Era {
+        match self {
+            Self::Legacy(_) => Era::Legacy,
+            Self::Modern(_) => Era::Modern,
+        }
+    }
+
+    pub(crate) fn seat(&self) -> Option<&Arc<dyn Seat>> {
+        match self {
+            Self::Legacy(seat) => Some(seat),
+            Self::Modern(_) => None,
+        }
+    }
+
+    pub(crate) fn desk(&self) -> Option<&Desk> {
+        match self {
+            Self::Legacy(seat) => Some(seat.desk()),
+            Self::Modern(desk) => desk.as_deref(),
+        }
+    }
+
+    /// Whether the client declared that it can answer this.
+    fn can_answer(&self, kind: AskKind) -> bool {
+        let Some(seat) = self.seat() else { return false };
+        let capability = match kind {
+            AskKind::Elicitation => "elicitation",
+            AskKind::Sampling => "sampling",
+            AskKind::Roots => "roots",
+            AskKind::Other => return false,
+        };
+        seat.caller().capabilities.has(capability)
+    }
+}
+
+/// What a call says to its client.
+#[derive(Debug)]
+pub(crate) enum Said {
+    /// A notification.
+    Note(Line),
+    /// A request to the client.
+    Ask(Line),
+    /// The server would like to go on later.
+    Pause(Option<std::time::Duration>),
+    /// The end.
+    End(Ended),
+}
+
+/// The end of a call.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// The response; `None` when nothing more is said about the request.
+    pub answer: Option<Raw>,
+    /// The HTTP status, where one can still be chosen.
+    pub status: u16,
+    /// To be committed when the bytes are safe.
+    pub receipt: Option<Receipt>,
+}
+
+/// A call that runs.
+pub(crate) struct Running {
+    /// The client's id; none for a listen.
+    id: Option<Id>,
+    /// Gone once it has ended.
+    exchange: Option<Exchange>,
+    client: Client,
+    facts: Option<&'static MethodFacts>,
+    watch: Watch,
+    asks: SmallVec<[OpenAsk; 1]>,
+    /// What is said before the next step is taken.
+    backlog: VecDeque<Said>,
+    ask_max: std::time::Duration,
+}
+
+struct OpenAsk {
+    key: AskKey,
+    kind: AskKind,
+    id: Id,
+    due: Instant,
+}
+
+impl Running {
+    /// A request under the client's own id.
+    ///
+    /// # Errors
+    /// The client already has a call open under this id, or too many.
+    pub(crate) fn start(
+        id: Id,
+        method: &str,
+        exchange: Exchange,
+        client: Client,
+        settings: &Settings,
+    ) -> Result<Self, lb_exchange::Busy> {
+        if let Some(desk) = client.desk() {
+            desk.run(id.clone(), exchange.remote().clone())?;
+        }
+        let facts = method::facts(method.as_bytes());
+        let watch = Watch::start(facts, settings, Instant::now());
+        Ok(Self::new(Some(id), exchange, client, facts, watch, settings))
+    }
+
+    /// What belongs to no request.
+    pub(crate) fn listen(exchange: Exchange, client: Client, settings: &Settings) -> Self {
+        Self::new(None, exchange, client, None, Watch::Off, settings)
+    }
+
+    fn new(
+        id: Option<Id>,
+        exchange: Exchange,
+        client: Client,
+        facts: Option<&'static MethodFacts>,
+        watch: Watch,
+        settings: &Settings,
+    ) -> Self {
+        let (exchange, asks, backlog) = (Some(exchange), SmallVec::new(), VecDeque::new());
+        Self { id, exchange, client, facts, watch, asks, backlog, ask_max: settings.ask_max }
+    }
+
+    /// Whom it is for.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The way down; deaf once the call has ended.
+    pub(crate) fn remote(&self) -> Remote {
+        self.exchange.as_ref().map_or_else(Remote::deaf, |exchange| exchange.remote().clone())
+    }
+
+    /// Whether the end has been said.
+    pub(crate) fn is_over(&self) -> bool {
+        self.exchange.is_none() && self.backlog.is_empty()
+    }
+
+    /// Whether it ends only when somebody ends it.
+    pub(crate) fn is_endless(&self) -> bool {
+        matches!(self.watch, Watch::Off)
+    }
+
+    /// When to poll again even if nothing happens.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.exchange.as_ref()?;
+        self.asks.iter().map(|ask| ask.due).chain(self.watch.due()).min()
+    }
+
+    /// The next thing to say. `can_ask` tells whether a request could reach the client now.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, can_ask: bool) -> Poll<Said> {
+        loop {
+            if let Some(said) = self.backlog.pop_front() {
+                return Poll::Ready(said);
+            }
+            let Some(exchange) = &mut self.exchange else { return Poll::Pending };
+            let step = exchange.poll_step(cx);
+            let now = Instant::now();
+            match step {
+                Poll::Ready(step) => {
+                    self.watch.step(now);
+                    if let Some(said) = self.take(step, now, can_ask) {
+                        return Poll::Ready(said);
+                    }
+                }
+                Poll::Pending => {
+                    self.settle(now);
+                    if self.watch.is_over(now) {
+                        self.give_up(cx);
+                    }
+                    if self.backlog.is_empty() {
+                        return Poll::Pending;
+                    }
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, step: Step, now: Instant, can_ask: bool) -> Option<Said> {
+        match step {
+            Step::Note(note) if !note.forward => None,
+            Step::Note(note) => Some(Said::Note(compose::notification(&note.method, note.params.as_ref()).into_line())),
+            Step::Ask(ask) => self.ask(ask, now, can_ask),
+            Step::Withdraw { key } => {
+                let at = self.asks.iter().position(|ask| ask.key == key)?;
+                let ask = self.asks.remove(at);
+                self.watch_asks(now);
+                self.client.desk()?.withdraw(&ask.id).then(|| Said::Note(cancelled(&ask.id)))
+            }
+            Step::Pause { retry } => Some(Said::Pause(retry)),
+            Step::End(end) => {
+                self.exchange = None;
+                self.end(end);
+                self.backlog.pop_front()
+            }
+        }
+    }
+
+    fn ask(&mut self, ask: Ask, now: Instant, can_ask: bool) -> Option<Said> {
+        match (ask.resume, self.client.era()) {
+            // The end that follows says so in the client's own terms.
+            (Resume::Replay { .. }, Era::Modern) => return None,
+            (Resume::Replay { .. }, Era::Legacy) => {
+                self.exchange = None;
+                self.end(End::ours(convert::needs_input(self.facts)));
+                return self.backlog.pop_front();
+            }
+            (Resume::Live, _) => {}
+        }
+        let remote = self.remote();
+        let id = match self.client.desk() {
+            Some(desk) if can_ask && self.client.can_answer(ask.kind) => {
+                desk.ask(remote.clone(), ask.key.clone(), ask.kind)
+            }
+            _ => None,
+        };
+        let Some(id) = id else {
+            remote.answer(ask.key, ask.kind.refusal());
+            return None;
+        };
+        let line = compose::request(&id, &ask.method, ask.params.as_ref()).into_line();
+        self.asks.push(OpenAsk { key: ask.key, kind: ask.kind, id, due: now + self.ask_max });
+        self.watch.stop(now);
+        Some(Said::Ask(line))
+    }
+
+    /// Learns which asks have been answered, and answers for the client where it took too long.
+    fn settle(&mut self, now: Instant) {
+        if self.asks.is_empty() {
+            return;
+        }
+        let Some(desk) = self.client.desk() else { return };
+        self.asks.retain(|ask| desk.is_open(&ask.id));
+        let remote = self.remote();
+        for ask in self.asks.iter().filter(|ask| ask.due <= now) {
+            if desk.withdraw(&ask.id) {
+                remote.answer(ask.key.clone(), ask.kind.refusal());
+                self.backlog.push_back(Said::Note(cancelled(&ask.id)));
+            }
+        }
+        self.asks.retain(|ask| now < ask.due);
+        self.watch_asks(now);
+    }
+
+    fn watch_asks(&mut self, now: Instant) {
+        if self.asks.is_empty() {
+            self.watch.go_on(now);
+        }
+    }
+
+    /// The deadline has passed.
+    fn give_up(&mut self, cx: &mut Context<'_>) {
+        let Some(mut exchange) = self.exchange.take() else { return };
+        exchange.remote().cancel(Cancel::Deadline);
+        // One more turn, so that a driver can tell its server; whatever it says now comes too late.
+        drop(exchange.poll_step(cx));
+        let data = Raw::from_static(r#"{"reason":"timeout"}"#);
+        self.end(End::error(code::INTERNAL_ERROR, "the request took too long", Some(&data)));
+    }
+
+    /// Says the end, after taking back what is still asked.
+    fn end(&mut self, end: End) {
+        self.leave();
+        for ask in std::mem::take(&mut self.asks) {
+            if self.client.desk().is_some_and(|desk| desk.withdraw(&ask.id)) {
+                self.backlog.push_back(Said::Note(cancelled(&ask.id)));
+            }
+        }
+        let ended = self.ended(end);
+        self.backlog.push_back(Said::End(ended));
+    }
+
+    fn ended(&self, end: End) -> Ended {
+        let era = self.client.era();
+        let outcome = match era {
+            Era::Legacy => convert::to_legacy(end.outcome, end.era, self.facts),
+            Era::Modern => convert::to_modern(end.outcome, end.era, self.facts),
+        };
+        let Some(id) = &self.id else { return Ended { answer: None, status: 200, receipt: end.receipt } };
+        let (answer, status) = match (outcome, era) {
+            (Outcome::Result(raw), _) => (Some(compose::result(id, &raw)), 200),
+            (Outcome::Error(error), Era::Legacy) => (Some(compose::error(id, &error.raw)), 200),
+            (Outcome::Error(error), Era::Modern) => {
+                (Some(compose::error(id, &error.raw)), code::modern_status(error.code))
+            }
+            // Where a client cannot cancel by id, it waits for an answer.
+            (Outcome::Cancelled, Era::Modern) if self.client.desk().is_none() => {
+                let data = Raw::from_static(r#"{"reason":"cancelled"}"#);
+                let error = compose::error_object(code::INTERNAL_ERROR, "the request was cancelled", Some(&data));
+                (Some(compose::error(id, &error)), 200)
+            }
+            (Outcome::Cancelled, _) => (None, 202),
+        };
+        Ended { answer, status, receipt: end.receipt }
+    }
+
+    /// Frees the client's id.
+    fn leave(&self) {
+        if let (Some(id), Some(desk)) = (&self.id, self.client.desk()) {
+            desk.done(id);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.exchange.is_some() {
+            self.leave();
+            for ask in &self.asks {
+                if let Some(desk) = self.client.desk() {
+                    desk.withdraw(&ask.id);
+                }
+            }
+        }
+    }
+}
+
+/// Tells a client that its answer is no longer needed.
+fn cancelled(id: &Id) -> Line {
+    let params = compose::object(&[("requestId", &id.to_raw())]);
+    compose::notification(method::CANCELLED, Some(&params)).into_line()
+}

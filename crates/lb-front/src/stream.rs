@@ -1,0 +1,220 @@
+//! A reply that is a stream: the calls are driven by whoever polls for frames.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use lb_exchange::{EventId, Happened, Holder, Loss, Seat, StreamId};
+use lb_wire::Line;
+use tokio::time::Instant;
+
+use crate::calls::Calls;
+use crate::open::Batch;
+use crate::pump;
+use crate::registry::{Alarm, Shared};
+use crate::reply::Frame;
+use crate::running::{Client, Said};
+
+/// Why a reply became a stream.
+pub(crate) enum Start {
+    /// There is something to say.
+    With(Said),
+    /// It had nothing to say for a while.
+    Waiting,
+    /// The client or the method wants a stream from the start.
+    Silent,
+}
+
+/// Where the messages of a legacy stream are stored before they are sent.
+#[derive(Clone)]
+pub(crate) struct Sink {
+    pub(crate) seat: Arc<dyn Seat>,
+    pub(crate) stream: StreamId,
+}
+
+impl Sink {
+    pub(crate) fn append(&self, line: Option<Line>) -> Option<EventId> {
+        self.seat.streams().append(self.stream, line)
+    }
+
+    pub(crate) fn finish(&self) {
+        self.seat.streams().finish(self.stream);
+    }
+
+    pub(crate) fn forget(&self) {
+        self.seat.streams().forget(self.stream);
+    }
+}
+
+/// The calls of a stream that a client reads. Dropping it is losing the client.
+pub(crate) struct Live {
+    shared: Arc<Shared>,
+    client: Client,
+    calls: Option<Calls>,
+    holder: Holder,
+    sink: Option<Sink>,
+    queue: VecDeque<Frame>,
+    /// Whether the client has been given a cursor that carries no message.
+    primed: bool,
+    /// The server wants the connection closed once the queue is empty.
+    pausing: bool,
+    endless: bool,
+    alarm: Alarm,
+    alive_at: Instant,
+}
+
+impl Live {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        client: Client,
+        calls: Calls,
+        holder: Holder,
+        early: Batch,
+        start: Start,
+    ) -> Self {
+        let alive_at = Instant::now() + shared.settings.keep_alive_every;
+        let sink = client.seat().map(|seat| Sink { seat: seat.clone(), stream: seat.streams().open() });
+        let endless = calls.are_endless();
+        let queue = VecDeque::new();
+        let alarm = Alarm::new(alive_at);
+        let calls = Some(calls);
+        let (primed, pausing) = (false, false);
+        let mut live = Self { shared, client, calls, holder, sink, queue, primed, pausing, endless, alarm, alive_at };
+        live.begin(early, start);
+        live
+    }
+
+    fn begin(&mut self, early: Batch, start: Start) {
+        let pause = match &start {
+            Start::With(Said::Pause(retry)) => *retry,
+            _ => None,
+        };
+        self.prime(pause);
+        let mut receipts = early.receipts.into_iter();
+        for answer in early.answers {
+            self.message(answer.into_line(), receipts.next());
+        }
+        match start {
+            Start::With(said) => self.say(said),
+            Start::Waiting if self.queue.is_empty() => self.queue.push_back(Frame::Comment),
+            Start::Waiting | Start::Silent => {}
+        }
+    }
+
+    /// Whether it has no end of its own.
+    pub(crate) fn is_endless(&self) -> bool {
+        self.endless
+    }
+
+    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frame>> {
+        loop {
+            if let Some(frame) = self.queue.pop_front() {
+                return Poll::Ready(Some(self.hand_out(frame)));
+            }
+            if self.pausing {
+                self.step_aside();
+                return Poll::Ready(None);
+            }
+            let Some(calls) = &mut self.calls else { return Poll::Ready(None) };
+            match calls.poll(cx, true) {
+                Poll::Ready(Some(said)) => self.say(said),
+                Poll::Ready(None) => {
+                    self.finish();
+                    return Poll::Ready(None);
+                }
+                Poll::Pending => {
+                    let due = calls.due().map_or(self.alive_at, |due| due.min(self.alive_at));
+                    std::task::ready!(self.alarm.poll(due, cx));
+                    if self.alive_at <= Instant::now() {
+                        self.queue.push_back(Frame::Comment);
+                    }
+                }
+            }
+        }
+    }
+
+    fn hand_out(&mut self, frame: Frame) -> Frame {
+        self.alive_at = Instant::now() + self.shared.settings.keep_alive_every;
+        if frame.event_id().is_some()
+            && let Holder::Front(front) = &mut self.holder
+            && let Loss::Keeps { cursor } = &mut front.loss
+        {
+            *cursor = true;
+        }
+        frame
+    }
+
+    fn say(&mut self, said: Said) {
+        match said {
+            Said::Note(line) | Said::Ask(line) => self.message(line, None),
+            Said::Pause(retry) => self.pause(retry),
+            Said::End(ended) => {
+                if let Some(answer) = ended.answer {
+                    self.message(answer.into_line(), ended.receipt);
+                }
+            }
+        }
+    }
+
+    fn message(&mut self, line: Line, receipt: Option<lb_exchange::Receipt>) {
+        let event_id = self.sink.as_ref().and_then(|sink| sink.append(Some(line.clone())));
+        self.queue.push_back(Frame::Message { line, event_id, receipt });
+    }
+
+    /// Gives clients that know it a cursor before anything else.
+    fn prime(&mut self, retry: Option<Duration>) {
+        let Some(sink) = &self.sink else { return };
+        if self.primed || !sink.seat.caller().revision.priming() {
+            return;
+        }
+        if let Some(id) = sink.append(None) {
+            let retry = retry.unwrap_or(self.shared.settings.retry_after);
+            self.queue.push_back(Frame::Priming { id, retry });
+            self.primed = true;
+        }
+    }
+
+    /// Closes the connection where the client knows how to come back; others just wait on.
+    fn pause(&mut self, retry: Option<Duration>) {
+        if !self.primed {
+            return;
+        }
+        let told = self.queue.iter().any(|frame| matches!(frame, Frame::Priming { .. }));
+        if let (false, Some(retry)) = (told, retry) {
+            self.queue.push_back(Frame::Retry(retry));
+        }
+        self.pausing = true;
+    }
+
+    /// The call goes on in its stored stream until the client is back.
+    fn step_aside(&mut self) {
+        let Some(calls) = self.calls.take() else { return };
+        if let (Some(sink), Some(call)) = (&self.sink, calls.first()) {
+            self.shared.returns.pause(&*sink.seat, sink.stream, call.remote());
+        }
+        pump::lose(&self.shared, &self.client, calls, self.holder, self.sink.take());
+    }
+
+    fn finish(&mut self) {
+        self.calls = None;
+        self.holder = self.holder.on(Happened::Ended);
+        if let Some(sink) = self.sink.take() {
+            sink.finish();
+        }
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        let Some(calls) = self.calls.take() else { return };
+        let cursor = matches!(self.holder.on(Happened::Lost), Holder::Stream { cursor: true });
+        // With a cursor the stored copy is the delivery of what was not taken; without, it must not come twice.
+        for frame in self.queue.drain(..) {
+            if let (true, Frame::Message { receipt: Some(receipt), .. }) = (cursor, frame) {
+                receipt.commit();
+            }
+        }
+        pump::lose(&self.shared, &self.client, calls, self.holder, self.sink.take());
+    }
+}
