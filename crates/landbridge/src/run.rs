@@ -1,0 +1,173 @@
+//! From settings to a running gateway, and down again.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lb_backend::Environment;
+use lb_exchange::{Mount, Principal, ServerName, ServerSpec, Tasks};
+use lb_front::Front;
+use lb_gateway::{Gateway, Limits};
+use tokio::net::TcpListener;
+
+use crate::banner::banner;
+use crate::cli::{Cli, Command, Serve, Stdio, cli_default};
+use crate::embedded;
+
+/// How long sessions and children may take to end.
+const CLOSE_GRACE: Duration = Duration::from_secs(10);
+
+/// Why a command ended badly: the exit code, and what to say on stderr.
+struct Failure(u8, String);
+
+impl Failure {
+    fn usage(text: impl Into<String>) -> Self {
+        Self(2, text.into())
+    }
+
+    fn runtime(text: impl Into<String>) -> Self {
+        Self(1, text.into())
+    }
+}
+
+/// Runs a command to its end.
+pub async fn run(cli: Cli) -> ExitCode {
+    let result = match cli.command {
+        None => {
+            let settings = Serve {
+                config: "".into(),
+                listen: cli_default::LISTEN.to_owned(),
+                allow_host: Vec::new(),
+                allow_origin: Vec::new(),
+            };
+            serve(settings, embedded::demo()).await
+        }
+        Some(Command::Serve(settings)) => match load(&settings.config) {
+            Ok(servers) => serve(settings, servers).await,
+            Err(failure) => Err(failure),
+        },
+        Some(Command::Stdio(settings)) => stdio(&settings).await,
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure(code, text)) => {
+            eprintln!("landbridge: {text}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+/// Reads the servers, says everything that is wrong with the file at once, and goes on only if it can.
+fn load(path: &Path) -> Result<Vec<ServerSpec>, Failure> {
+    let show = |problems: &[lb_config::Problem]| {
+        for problem in problems {
+            eprintln!("{problem}");
+        }
+    };
+    match lb_config::load(path) {
+        Ok(loaded) => {
+            show(&loaded.warnings);
+            show(&loaded.left_out);
+            let servers: Vec<_> = loaded.servers.into_iter().filter(|server| !server.disabled).collect();
+            if servers.is_empty() {
+                return Err(Failure::usage(format!("{} names no server to serve", path.display())));
+            }
+            Ok(servers)
+        }
+        Err(problems) => {
+            show(&problems);
+            Err(Failure::usage(format!("{} cannot be used", path.display())))
+        }
+    }
+}
+
+async fn serve(settings: Serve, servers: Vec<ServerSpec>) -> Result<(), Failure> {
+    let listener = TcpListener::bind(&settings.listen)
+        .await
+        .map_err(|error| Failure::runtime(format!("cannot listen on {}: {error}", settings.listen)))?;
+    let address = listener.local_addr().map_err(|error| Failure::runtime(error.to_string()))?;
+    let text = banner(address, &servers);
+    let tasks = Tasks::default();
+    let gateway = gateway(servers, &tasks)?;
+    let front = Arc::new(Front::new(Arc::new(gateway.clone()), lb_front::Settings::default()));
+    let http = lb_http::Settings {
+        allowed_hosts: settings.allow_host,
+        allowed_origins: settings.allow_origin,
+        ..lb_http::Settings::default()
+    };
+    eprint!("{text}");
+    lb_http::serve(listener, front, http, tasks.clone(), signal()).await;
+    close(&gateway, &tasks).await;
+    Ok(())
+}
+
+async fn stdio(settings: &Stdio) -> Result<(), Failure> {
+    let servers = load(&settings.config)?;
+    let name = choose(&servers, settings.server.as_deref())?;
+    let tasks = Tasks::default();
+    let gateway = gateway(servers, &tasks)?;
+    let front = Front::new(Arc::new(gateway.clone()), lb_front::Settings::default());
+    let served = lb_stdio::serve(&front, Mount::Server(name), Principal::local(), signal()).await;
+    close(&gateway, &tasks).await;
+    served.map_err(|error| Failure::runtime(error.to_string()))
+}
+
+/// The server to serve alone.
+fn choose(servers: &[ServerSpec], wanted: Option<&str>) -> Result<ServerName, Failure> {
+    let names = || servers.iter().map(|server| server.name.to_string()).collect::<Vec<_>>().join(", ");
+    match (wanted, servers) {
+        (Some(wanted), _) => {
+            let found = servers.iter().find(|server| server.name.as_str() == wanted);
+            found.map(|server| server.name.clone()).ok_or_else(|| {
+                Failure::usage(format!("no server {wanted:?} in the config; it has: {}", names()))
+            })
+        }
+        (None, [only]) => Ok(only.name.clone()),
+        (None, _) => Err(Failure::usage(format!("several servers: choose one with --server: {}", names()))),
+    }
+}
+
+fn gateway(servers: Vec<ServerSpec>, tasks: &Tasks) -> Result<Gateway, Failure> {
+    let supervisor = lb_process::own_supervisor()
+        .map_err(|error| Failure::runtime(format!("cannot find this program's own file: {error}")))?;
+    let embedded = Arc::new(embedded::servers(tasks));
+    let environment = Environment { supervisor, embedded, tasks: tasks.clone() };
+    Gateway::new(servers, &environment, Limits::default())
+        .map_err(|(name, error)| Failure::usage(format!("{name}: {error}")))
+}
+
+async fn close(gateway: &Gateway, tasks: &Tasks) {
+    if tokio::time::timeout(CLOSE_GRACE, gateway.close()).await.is_err() {
+        tracing::warn!("servers did not end in time; they are killed");
+    }
+    if !tasks.close(Duration::from_secs(5)).await {
+        tracing::warn!("tasks outlived the grace period");
+    }
+}
+
+/// Resolves at the first Ctrl-C or SIGTERM; a second one ends the process at once.
+async fn signal() {
+    next_signal().await;
+    eprintln!("landbridge: stopping; once more to stop at once");
+    std::thread::spawn(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        if let Ok(runtime) = runtime {
+            runtime.block_on(next_signal());
+            std::process::exit(130);
+        }
+    });
+}
+
+async fn next_signal() {
+    use tokio::signal::unix::{SignalKind, signal};
+    match (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) {
+        (Ok(mut interrupt), Ok(mut terminate)) => {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        }
+        _ => std::future::pending().await,
+    }
+}

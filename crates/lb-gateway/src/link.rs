@@ -1,0 +1,187 @@
+//! A connection that is made when needed, made again when lost, and made once however many ask for it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use lb_backend::{ConnectError, Connection, Connector, Server, Wish};
+use lb_exchange::{Call, End, Exchange, Feed, FeedItem, List, Note, Outcome};
+use lb_wire::revision::Era;
+use lb_wire::{Raw, Text, compose};
+use parking_lot::Mutex;
+
+/// The way to one server, for one session or for all that share it.
+pub struct Link {
+    connector: Connector,
+    wish: Wish,
+    current: Mutex<Option<Arc<Connection>>>,
+    connecting: tokio::sync::Mutex<()>,
+    connections: AtomicU64,
+    restore: Mutex<Restore>,
+    watched: std::sync::atomic::AtomicBool,
+}
+
+/// What a server was told and must be told again after a restart.
+#[derive(Debug, Default)]
+struct Restore {
+    log_level: Option<Raw>,
+    subscriptions: Vec<Raw>,
+}
+
+/// Subscriptions of one link; a client that wants more is refused by the server or by memory.
+const SUBSCRIPTIONS_MAX: usize = 1000;
+
+impl Link {
+    /// A link that is not connected yet.
+    pub fn new(server: Arc<Server>, wish: Wish) -> Arc<Self> {
+        Arc::new(Self {
+            connector: Connector::new(server),
+            wish,
+            current: Mutex::new(None),
+            connecting: tokio::sync::Mutex::new(()),
+            connections: AtomicU64::new(0),
+            restore: Mutex::default(),
+            watched: std::sync::atomic::AtomicBool::new(false),
+        })
+    }
+
+    /// What belongs to no request, over all connections that this link makes.
+    pub fn feed(&self) -> &Feed {
+        &self.wish.feed
+    }
+
+    /// The connection, if there is one that works.
+    pub fn current(&self) -> Option<Arc<Connection>> {
+        self.current.lock().clone().filter(|connection| !connection.is_lost())
+    }
+
+    /// The connection, made if there is none.
+    ///
+    /// Cancel safe: yes; whoever waits behind a cancelled attempt starts another.
+    pub async fn connection(&self) -> Result<Arc<Connection>, ConnectError> {
+        if let Some(connection) = self.current() {
+            return Ok(connection);
+        }
+        let _single_flight = self.connecting.lock().await;
+        if let Some(connection) = self.current() {
+            return Ok(connection);
+        }
+        let lost = self.current.lock().take();
+        if let Some(lost) = lost {
+            self.connector.crashed();
+            drop(lost);
+        }
+        let connection = self.connector.connect(&self.wish).await?;
+        if 0 < self.connections.fetch_add(1, Ordering::Relaxed) {
+            self.restored(&connection);
+        }
+        if self.watched.load(Ordering::Relaxed) {
+            connection.watch();
+        }
+        *self.current.lock() = Some(connection.clone());
+        Ok(connection)
+    }
+
+    /// Opens a request on the connection; connecting happens inside.
+    pub fn open(self: &Arc<Self>, call: Call, before: fn(&Connection, Call) -> Result<Call, End>) -> Exchange {
+        if let Some(connection) = self.current() {
+            return open_on(&connection, call, before);
+        }
+        let link = self.clone();
+        Exchange::deferred(async move {
+            match link.connection().await {
+                Ok(connection) => open_on(&connection, call, before),
+                Err(error) => Exchange::ready(End::ours(Outcome::Error(error.to_body(link.name())))),
+            }
+        })
+    }
+
+    /// The name of the server.
+    pub fn name(&self) -> &str {
+        self.connector.server().spec().name.as_str()
+    }
+
+    /// Makes sure that what belongs to no request arrives, now and after every restart.
+    pub fn watch(&self) {
+        self.watched.store(true, Ordering::Relaxed);
+        if let Some(connection) = self.current() {
+            connection.watch();
+        }
+    }
+
+    /// Remembers what a request tells the server for longer than itself.
+    pub fn remember(&self, call: &Call) {
+        let mut restore = self.restore.lock();
+        match call.message.method() {
+            "logging/setLevel" => restore.log_level = call.message.body(),
+            "resources/subscribe" => {
+                let uri = call.message.member("uri");
+                if let Some(uri) = uri.filter(|uri| !restore.subscriptions.contains(uri))
+                    && restore.subscriptions.len() < SUBSCRIPTIONS_MAX
+                {
+                    restore.subscriptions.push(uri);
+                }
+            }
+            "resources/unsubscribe" => {
+                let uri = call.message.member("uri");
+                restore.subscriptions.retain(|known| Some(known) != uri.as_ref());
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends the connection.
+    pub async fn close(&self) {
+        let current = self.current.lock().take();
+        if let Some(connection) = current {
+            connection.close().await;
+        }
+    }
+
+    /// After a restart: the server is told again what it was told, and the client that it may have missed something.
+    fn restored(&self, connection: &Arc<Connection>) {
+        tracing::info!(server = self.name(), "server restarted");
+        if connection.era() == Era::Legacy && self.wish.client_says_initialized {
+            connection.notify("notifications/initialized", None);
+        }
+        let restore = self.restore.lock();
+        let mut again: Vec<(&'static str, Raw)> = Vec::new();
+        again.extend(restore.log_level.clone().map(|params| ("logging/setLevel", params)));
+        for uri in &restore.subscriptions {
+            again.push(("resources/subscribe", compose::object(&[("uri", uri)])));
+            let note = Note::new(Text::from_static("notifications/resources/updated"), Some(compose::object(&[("uri", uri)])));
+            let uri = uri.to_text().map(|uri| Text::from(&*uri)).unwrap_or_else(|| Text::from_static(""));
+            drop(self.feed().push(FeedItem::Updated(uri, note)));
+        }
+        drop(restore);
+        if !again.is_empty() {
+            let connection = connection.clone();
+            self.wish.tasks.spawn(async move {
+                for (method, params) in again {
+                    connection.request(method, Some(&params)).await;
+                }
+            });
+        }
+        for (list, capability, method) in CHANGES {
+            if connection.declares(capability, Some("listChanged")) {
+                drop(self.feed().push(FeedItem::Changed(*list, Note::new(Text::from_static(method), None))));
+            }
+        }
+    }
+}
+
+const CHANGES: &[(List, &str, &str)] = &[
+    (List::Tools, "tools", "notifications/tools/list_changed"),
+    (List::Prompts, "prompts", "notifications/prompts/list_changed"),
+    (List::Resources, "resources", "notifications/resources/list_changed"),
+];
+
+fn open_on(
+    connection: &Arc<Connection>,
+    call: Call,
+    before: fn(&Connection, Call) -> Result<Call, End>,
+) -> Exchange {
+    match before(connection, call) {
+        Ok(call) => connection.open(call),
+        Err(end) => Exchange::ready(end),
+    }
+}

@@ -1,0 +1,97 @@
+//! What a legacy client hears that no request of it asked for: its session's feed as an exchange.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use lb_exchange::{AskKey, Command, Driver, End, Exchange, Feed, FeedItem, Outcome, Remote, Step};
+use parking_lot::Mutex;
+
+/// The listening side of one session. At most one listen is held at a time.
+pub struct Ear {
+    feed: Feed,
+    /// Counts listens: an older one ends when a newer one starts.
+    turn: Arc<AtomicU64>,
+    /// Who waits for the answer to an ask that was heard. Outlives the listen that heard it.
+    asks: Arc<Mutex<HashMap<AskKey, Remote>>>,
+}
+
+impl Ear {
+    /// Hears this feed.
+    pub fn new(feed: Feed) -> Self {
+        Self { feed, turn: Arc::default(), asks: Arc::default() }
+    }
+
+    /// Whether a client listens now.
+    pub fn is_open(&self) -> bool {
+        self.feed.is_heard()
+    }
+
+    /// The feed.
+    pub fn feed(&self) -> &Feed {
+        &self.feed
+    }
+
+    /// A new listen, which ends the one before.
+    pub fn listen(&self) -> Exchange {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed) + 1;
+        self.feed.listen();
+        let asks = self.asks.clone();
+        let remote = Remote::sink(move |command| match command {
+            Command::Answer(key, answer) => {
+                let waiting = asks.lock().remove(&key);
+                waiting.is_some_and(|remote| remote.answer(key, answer))
+            }
+            Command::Cancel(_) | Command::Back => false,
+        });
+        let heard = Heard { feed: self.feed.clone(), asks: self.asks.clone(), now: self.turn.clone(), turn };
+        Exchange::new(heard, remote)
+    }
+
+    /// Ends the listen and refuses what waits for an answer.
+    pub fn close(&self) {
+        self.turn.fetch_add(1, Ordering::Relaxed);
+        self.asks.lock().clear();
+        self.feed.wake();
+    }
+}
+
+struct Heard {
+    feed: Feed,
+    asks: Arc<Mutex<HashMap<AskKey, Remote>>>,
+    now: Arc<AtomicU64>,
+    turn: u64,
+}
+
+impl Driver for Heard {
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
+        loop {
+            if self.now.load(Ordering::Relaxed) != self.turn {
+                return Poll::Ready(Step::End(End::ours(Outcome::Cancelled)));
+            }
+            let step = match std::task::ready!(self.feed.poll_next(cx)) {
+                FeedItem::Changed(_, note)
+                | FeedItem::Updated(_, note)
+                | FeedItem::Log(note)
+                | FeedItem::Note(note) => Step::Note(note),
+                FeedItem::Ask(ask, remote) => {
+                    self.asks.lock().insert(ask.key.clone(), remote);
+                    Step::Ask(ask)
+                }
+                FeedItem::Withdraw(key) => match self.asks.lock().remove(&key) {
+                    Some(_) => Step::Withdraw { key },
+                    None => continue,
+                },
+                FeedItem::Up(_) | FeedItem::Down(..) => continue,
+            };
+            return Poll::Ready(step);
+        }
+    }
+}
+
+impl Drop for Heard {
+    fn drop(&mut self) {
+        self.feed.unlisten();
+    }
+}

@@ -1,0 +1,116 @@
+//! A legacy client's session on one server.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use lb_exchange::{Call, Caller, Cancel, Desk, Exchange, Mount, Seat, SessionId, Streams};
+use lb_session::streams::SharedStreams;
+use lb_wire::Message;
+use lb_wire::revision::Era;
+
+use crate::convert;
+use crate::gateway::Shared;
+use crate::link::Link;
+use crate::listen::Ear;
+use crate::share::Share;
+
+/// One session.
+pub struct LegacySeat {
+    pub(crate) id: SessionId,
+    pub(crate) mount: Mount,
+    pub(crate) caller: Arc<Caller>,
+    pub(crate) desk: Desk,
+    pub(crate) streams: SharedStreams,
+    pub(crate) ear: Arc<Ear>,
+    pub(crate) way: Way,
+    pub(crate) gateway: Weak<Shared>,
+    /// Seconds since the gateway started.
+    pub(crate) touched: AtomicU64,
+    pub(crate) ended: AtomicBool,
+}
+
+/// How a session reaches its server.
+pub enum Way {
+    /// By a connection of its own.
+    Own(Arc<Link>),
+    /// By one that it shares, where it is known by this number.
+    Shared(Arc<Share>, u64),
+}
+
+impl LegacySeat {
+    /// Whether the session may be ended for want of use.
+    pub fn is_idle(&self) -> bool {
+        !self.ear.is_open() && self.desk.running() == 0
+    }
+
+    /// Ends the session's connection.
+    pub async fn close(&self) {
+        match &self.way {
+            Way::Own(link) => link.close().await,
+            Way::Shared(share, member) => share.leave(*member),
+        }
+    }
+
+    fn link(&self) -> &Arc<Link> {
+        match &self.way {
+            Way::Own(link) => link,
+            Way::Shared(share, _) => share.link(),
+        }
+    }
+}
+
+impl Seat for LegacySeat {
+    fn id(&self) -> &SessionId {
+        &self.id
+    }
+
+    fn caller(&self) -> &Arc<Caller> {
+        &self.caller
+    }
+
+    fn desk(&self) -> &Desk {
+        &self.desk
+    }
+
+    fn streams(&self) -> &dyn Streams {
+        &self.streams
+    }
+
+    fn open(self: Arc<Self>, call: Call) -> Exchange {
+        match &self.way {
+            Way::Own(link) => {
+                link.remember(&call);
+                link.open(call, convert::from_legacy)
+            }
+            Way::Shared(share, member) => share.open(*member, call, convert::from_legacy),
+        }
+    }
+
+    fn notified(&self, message: Message) {
+        let Some(connection) = self.link().current() else { return };
+        if connection.era() != Era::Legacy {
+            return;
+        }
+        // A shared server was told once that we are ready; what one of several clients says of itself is not passed on.
+        if let Way::Own(_) = &self.way {
+            connection.notify(message.method(), message.body().as_ref());
+        }
+    }
+
+    fn listen(&self) -> Exchange {
+        self.link().watch();
+        self.ear.listen()
+    }
+
+    fn end(&self, why: Cancel) {
+        if self.ended.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.desk.clear(&why);
+        self.ear.close();
+        self.streams.close();
+        if let Some(gateway) = self.gateway.upgrade() {
+            gateway.forget(&self.id);
+        }
+    }
+}
