@@ -2,6 +2,7 @@
 //!
 //! Each run has servers of its own on free ports, so runs neither share state nor score what happened to listen there.
 
+pub mod client;
 mod target;
 
 use std::collections::VecDeque;
@@ -39,6 +40,20 @@ pub enum Way {
     HttpHttp,
     /// Through landbridge to the fixture over stdio
     HttpStdio,
+    /// The other way round: a client, given by --driver, through landbridge to the suite
+    Client,
+}
+
+impl Way {
+    /// The client side has no scenarios for the extension, and the stable suite none that take a revision.
+    fn has(self, suite: Suite) -> bool {
+        self != Self::Client || matches!(suite, Suite::Legacy | Suite::Modern)
+    }
+
+    /// Whether the direct run of the same suite is the measure.
+    fn beside_direct(self) -> bool {
+        matches!(self, Self::HttpHttp | Self::HttpStdio)
+    }
 }
 
 /// Which scenarios.
@@ -100,11 +115,16 @@ fn name_of(value: &impl ValueEnum) -> String {
 }
 
 /// The command: runs, prints, and says whether every row met its target.
-pub fn command(ways: &[Way], suites: &[Suite], as_json: bool) -> Result<bool> {
-    let ways = if ways.is_empty() { Way::value_variants() } else { ways };
+pub fn command(ways: &[Way], suites: &[Suite], driver: Option<String>, as_json: bool) -> Result<bool> {
+    let servers = [Way::Direct, Way::HttpHttp, Way::HttpStdio];
+    let ways = match (ways.is_empty(), &driver) {
+        (false, _) => ways,
+        (true, None) => &servers,
+        (true, Some(_)) => Way::value_variants(),
+    };
     let suites = if suites.is_empty() { Suite::value_variants() } else { suites };
     // In JSON mode stdout belongs to the JSON alone.
-    let rows = run(ways, suites, as_json)?;
+    let rows = run(ways, suites, driver, as_json)?;
     if as_json {
         println!("{}", serde_json::to_string_pretty(&rows.iter().map(as_json_row).collect::<Vec<_>>())?);
     } else {
@@ -114,14 +134,18 @@ pub fn command(ways: &[Way], suites: &[Suite], as_json: bool) -> Result<bool> {
 }
 
 /// Runs every suite over every path. The direct run comes along, since the others are measured by it.
-pub fn run(ways: &[Way], suites: &[Suite], quiet: bool) -> Result<Vec<Row>> {
+pub fn run(ways: &[Way], suites: &[Suite], driver: Option<String>, quiet: bool) -> Result<Vec<Row>> {
+    if ways.contains(&Way::Client) && driver.is_none() {
+        bail!("the client path needs --driver COMMAND");
+    }
     let needed = [peers::NODE, CONFORMANCE, CONFORMANCE_STABLE];
     if quiet { peers::ensure_quietly(&needed) } else { peers::ensure(&needed) }?;
-    let programs = Programs::build(ways)?;
+    let programs = Programs::build(ways, driver)?;
     let mut jobs: VecDeque<(Way, Suite)> = VecDeque::new();
+    let measure = ways.iter().any(|way| way.beside_direct());
     for way in Way::value_variants() {
-        if *way == Way::Direct || ways.contains(way) {
-            jobs.extend(suites.iter().map(|suite| (*way, *suite)));
+        if ways.contains(way) || (*way == Way::Direct && measure) {
+            jobs.extend(suites.iter().filter(|suite| way.has(**suite)).map(|suite| (*way, *suite)));
         }
     }
     let results = run_all(&programs, jobs)?;
@@ -129,9 +153,9 @@ pub fn run(ways: &[Way], suites: &[Suite], quiet: bool) -> Result<Vec<Row>> {
         |way: Way, suite: Suite| results.iter().find(|(job, _)| *job == (way, suite)).map(|(_, scenarios)| scenarios);
     let mut rows = Vec::new();
     for way in Way::value_variants().iter().filter(|way| ways.contains(way)) {
-        for suite in suites {
+        for suite in suites.iter().filter(|suite| way.has(**suite)) {
             let scenarios = of(*way, *suite).context("every job left a result")?;
-            let direct = (*way != Way::Direct).then(|| of(Way::Direct, *suite)).flatten();
+            let direct = way.beside_direct().then(|| of(Way::Direct, *suite)).flatten();
             let score = score::score(scenarios, direct);
             let misses = target::misses(*way, *suite, &score);
             rows.push(Row { way: *way, suite: *suite, failures: failures(scenarios), score, misses });
@@ -170,18 +194,20 @@ fn run_all(programs: &Programs, jobs: VecDeque<(Way, Suite)>) -> Result<Vec<Fini
 }
 
 /// The programs under test, built, and where results go.
-struct Programs {
+pub struct Programs {
     fixture: PathBuf,
     landbridge: Option<PathBuf>,
+    driver: Option<String>,
     out: PathBuf,
 }
 
 impl Programs {
-    fn build(ways: &[Way]) -> Result<Self> {
+    fn build(ways: &[Way], driver: Option<String>) -> Result<Self> {
         let through = ways.iter().any(|way| *way != Way::Direct);
         Ok(Self {
             fixture: workspace::build_bin("lb-peers", "fixture", "dev")?,
             landbridge: through.then(|| workspace::build_bin("landbridge", "landbridge", "dev")).transpose()?,
+            driver,
             out: workspace::metadata()?.target_directory.join("conformance"),
         })
     }
@@ -194,21 +220,22 @@ impl Programs {
         }
         let results = out.join("results");
         fs::create_dir_all(&results)?;
-        // Servers end in reverse order of these lines: the gateway before what it stands in front of.
-        let fixture = match way {
-            Way::Direct | Way::HttpHttp => Some(self.start_fixture(&out)?),
-            Way::HttpStdio => None,
-        };
-        let (gateway, url) = match (way, &fixture) {
-            (Way::Direct, Some(fixture)) => (None, fixture.url.clone()),
-            (_, fixture) => {
-                let server = match fixture {
-                    Some(fixture) => json!({"url": fixture.url}),
-                    None => json!({"command": self.fixture, "args": []}),
-                };
-                let gateway = self.start_landbridge(&out, &server)?;
-                let url = format!("{}/mcp/server/fixture", gateway.url);
-                (Some(gateway), url)
+        // The gateway ends before what it stands in front of: it is dropped first.
+        let (gateway, fixture, url) = match way {
+            Way::Client => return client::run(self, suite, &out),
+            Way::Direct => {
+                let fixture = self.start_fixture(&out)?;
+                let url = fixture.url.clone();
+                (None, Some(fixture), url)
+            }
+            Way::HttpHttp => {
+                let fixture = self.start_fixture(&out)?;
+                let (gateway, url) = self.start_gateway(&out, &json!({"url": fixture.url}))?;
+                (Some(gateway), Some(fixture), url)
+            }
+            Way::HttpStdio => {
+                let (gateway, url) = self.start_gateway(&out, &json!({"command": self.fixture, "args": []}))?;
+                (Some(gateway), None, url)
             }
         };
         for (number, arguments) in suite_runs(suite).iter().enumerate() {
@@ -226,18 +253,26 @@ impl Programs {
         Server::start(&mut command, &out.join("fixture.log"))
     }
 
-    fn start_landbridge(&self, out: &Path, server: &serde_json::Value) -> Result<Server> {
+    /// The gateway and where the fixture is behind it.
+    fn start_gateway(&self, out: &Path, server: &serde_json::Value) -> Result<(Server, String)> {
         let landbridge = self.landbridge.as_ref().context("landbridge was not built")?;
-        let config = out.join("mcp.json");
-        write_private(&config, &serde_json::to_vec_pretty(&json!({"mcpServers": {"fixture": server}}))?)?;
-        let mut command = Command::new(landbridge);
-        command.arg("serve").arg("--config").arg(&config).args(["--listen", "127.0.0.1:0"]);
-        // Neither the settings nor the state of whoever runs this may have a part in it.
-        for variable in ["XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"] {
-            command.env(variable, out.join("home"));
-        }
-        Server::start(&mut command, &out.join("landbridge.log"))
+        let gateway = start_landbridge(landbridge, out, "fixture", server)?;
+        let url = format!("{}/mcp/server/fixture", gateway.url);
+        Ok((gateway, url))
     }
+}
+
+/// Starts `landbridge serve` on a free port with one server behind it.
+fn start_landbridge(landbridge: &Path, out: &Path, name: &str, server: &serde_json::Value) -> Result<Server> {
+    let config = out.join("mcp.json");
+    write_private(&config, &serde_json::to_vec_pretty(&json!({"mcpServers": {name: server}}))?)?;
+    let mut command = Command::new(landbridge);
+    command.arg("serve").arg("--config").arg(&config).args(["--listen", "127.0.0.1:0"]);
+    // Neither the settings nor the state of whoever runs this may have a part in it.
+    for variable in ["XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"] {
+        command.env(variable, out.join("home"));
+    }
+    Server::start(&mut command, &out.join("landbridge.log"))
 }
 
 /// Config files that others may write are refused, whatever the umask here.

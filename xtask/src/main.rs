@@ -13,6 +13,7 @@ mod test;
 mod tidy;
 mod workspace;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -51,7 +52,13 @@ enum Task {
         /// Which scenarios; all when not given
         #[arg(long, value_enum)]
         suite: Vec<conformance::Suite>,
+        /// The client of the client path: a command, split at spaces, that is given the server's URL as last argument
+        #[arg(long, value_name = "COMMAND")]
+        driver: Option<String>,
     },
+    /// Started by the suite in the driver's place on the client path
+    #[command(hide = true)]
+    Through { landbridge: PathBuf, out: PathBuf, driver_file: PathBuf, url: String },
     /// landbridge beside a direct call and beside a bare hop, in release builds, in the same run
     ///
     /// Every target takes its turn within a round; ratios are medians over pairs of the same round, so that a noisy
@@ -80,7 +87,10 @@ fn main() -> ExitCode {
         Task::Test => test::everything(),
         Task::Tidy => tidy::check().map(|()| true),
         Task::Deny => deny::check().map(|()| true),
-        Task::Conformance { json, path, suite } => conformance::command(&path, &suite, json),
+        Task::Conformance { json, path, suite, driver } => conformance::command(&path, &suite, driver, json),
+        Task::Through { landbridge, out, driver_file, url } => {
+            conformance::client::through(&landbridge, &out, &driver_file, &url)
+        }
         Task::Bench { json, quick, floors } => bench::command(&bench::Options { as_json: json, quick, floors }),
         Task::Peers { json } => peers::list(json),
     };

@@ -60,8 +60,11 @@ pub fn read(dir: &Path) -> Result<Scenarios> {
             let folder_name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
             match scenario_name(&folder_name) {
                 Some(name) => {
+                    // Client scenarios lie in a folder that is part of their name: `auth/basic`.
+                    let group = folder.strip_prefix(dir).ok().filter(|group| *group != Path::new(""));
                     let text = fs::read_to_string(path.join("checks.json")).ok();
-                    found.insert(name.to_owned(), judge(name, text.as_deref()));
+                    let full = group.map_or_else(|| name.to_owned(), |group| format!("{}/{name}", group.display()));
+                    found.insert(full, judge(name, text.as_deref()));
                 }
                 None => todo.push(path),
             }

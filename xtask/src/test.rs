@@ -31,7 +31,7 @@ pub fn everything() -> Result<bool> {
         report = stages.run("tests", || runner::run(env.as_slice())).unwrap_or_default();
         stages.run("doc tests", || sh::run(cargo().args(["test", "--quiet", "--workspace", "--doc"])));
         rows = stages
-            .run("conformance", || conformance::run(conformance::IN_CI, Suite::value_variants(), false))
+            .run("conformance", || conformance::run(conformance::IN_CI, Suite::value_variants(), None, false))
             .unwrap_or_default();
         stages.run("conformance targets", || targets(&rows));
         stages.run("peer table", || peer_table(&report, &rows));

@@ -1,7 +1,7 @@
 //! Where things are: the repository, its packages, the programs cargo built, the cache.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
@@ -79,17 +79,14 @@ pub fn build_bin(package: &str, bin: &str, profile: &str) -> Result<PathBuf> {
     struct Target {
         name: String,
     }
-    let text = sh::stdout_of(cargo().args([
-        "build",
-        "--quiet",
-        "--message-format=json-render-diagnostics",
-        "--package",
-        package,
-        "--bin",
-        bin,
-        "--profile",
-        profile,
-    ]))?;
+    let mut build = cargo();
+    build.args(["build", "--quiet", "--message-format=json-render-diagnostics"]);
+    build.args(["--package", package, "--bin", bin, "--profile", profile]).stderr(Stdio::inherit());
+    let output = build.output().context("cannot start cargo")?;
+    if !output.status.success() {
+        bail!("{bin} of {package} does not build");
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
     let built = text
         .lines()
         .filter_map(|line| serde_json::from_str::<Message>(line).ok())

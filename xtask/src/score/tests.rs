@@ -61,10 +61,12 @@ fn result_folders_are_told_from_others() {
 #[test]
 fn a_folder_without_checks_is_void_and_folders_below_are_read() {
     let dir = tempfile::tempdir().unwrap();
-    let good = dir.path().join("deep/server-good-2026-11-15T20-51-00-123Z");
+    let good = dir.path().join("auth/good-2026-11-15T20-51-00-123Z");
     std::fs::create_dir_all(&good).unwrap();
     std::fs::write(good.join("checks.json"), checks(&[("a", "SUCCESS")])).unwrap();
     std::fs::create_dir_all(dir.path().join("server-crashed-2026-11-15T20-51-00-123Z")).unwrap();
-    let sum = score(&read(dir.path()).unwrap(), None);
+    let run = read(dir.path()).unwrap();
+    assert_eq!(run.keys().collect::<Vec<_>>(), ["auth/good", "crashed"]);
+    let sum = score(&run, None);
     assert_eq!((sum.passed, sum.failed, sum.void), (1, 0, vec!["crashed".to_owned()]));
 }
