@@ -28,7 +28,8 @@ pub fn ignore_term() -> Result<()> {
 pub async fn start_copy() -> Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("--linger").stdin(Stdio::null()).stdout(Stdio::inherit()).stderr(Stdio::inherit());
-    let child = command.spawn()?;
+    // Only a copy that failed to get its session is dropped; one that stays is not ended by our own end.
+    let child = command.kill_on_drop(true).spawn()?;
     let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
     let pid = pid.ok_or_else(|| Error::from(ErrorKind::NotFound))?;
     // The answer to the strike tells that the copy is out of our group, so wait until it is.

@@ -119,6 +119,21 @@ mod tests {
         assert_eq!(huge().len(), HUGE_BYTES);
     }
 
+    const ODDITIES: [&str; 12] = [
+        r#""type":"hologram""#,
+        r#""audience":["user","martian"]"#,
+        r#""x-vendor":{"#,
+        ":1e400,",
+        ":-0,",
+        ":1.0,",
+        ":9223372036854775807,",
+        ":18446744073709551615,",
+        r"esc\u0061pe \/",
+        r"\ud83d\ude00 😀 \u0000",
+        " \t",
+        "\r",
+    ];
+
     #[test]
     fn odd_content_is_json_and_garbage_is_not() {
         use serde_json::value::RawValue;
@@ -129,6 +144,9 @@ mod tests {
                 assert!(!text.contains('§') && !text.contains('@'));
                 assert_eq!(text.contains('\n'), transport == Transport::Http);
                 assert_eq!(text.contains("resultType"), era == Era::Modern);
+                for oddity in ODDITIES {
+                    assert!(text.contains(oddity), "{oddity} is missing in {text}");
+                }
             }
         }
         for line in garbage_lines().split(|byte| *byte == b'\n') {

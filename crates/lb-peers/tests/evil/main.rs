@@ -1,5 +1,6 @@
 //! Drives `evil` and `recorder` with the raw clients and sees each fault happen as described.
 
+mod fixture;
 mod http;
 mod http_streams;
 mod peer;

@@ -1,5 +1,6 @@
 //! Faults on stdio that are about the process.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, getpid, getsid, kill_process, test_kill_process};
@@ -73,7 +74,10 @@ async fn ignore_term_survives_term_and_the_end_of_stdin_with_a_copy() {
     kill_process(main, Signal::KILL).expect("it lives");
     process.patience = PATIENCE;
     process.wait().await.expect("it ends");
+    // The copy lives and holds stdout open; with it gone the stream ends.
+    process.patience = Duration::from_millis(300);
+    assert_eq!(process.line().await.map_err(|e| e.kind()), Err(ErrorKind::TimedOut));
+    process.patience = PATIENCE;
     drop(reaper);
-    // The copy held stdout open; with it gone the stream ends.
     assert_eq!(process.line().await.expect("the end"), None);
 }
