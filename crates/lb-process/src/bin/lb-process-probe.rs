@@ -39,15 +39,19 @@ mod probe {
             ["env"] => list_env()?,
             ["args", rest @ ..] => say(&rest.join("\n"))?,
             ["signals"] => say(&std::fs::read_to_string("/proc/self/status")?)?,
-            ["linger", _marker] => linger(),
+            ["linger", _marker] => linger()?,
             ["linger-apart", _marker] => {
                 setsid()?;
-                linger();
+                linger()?;
             }
             ["family", marker] => {
                 family(marker)?;
                 say("ready")?;
                 echo()?;
+            }
+            ["deaf-family", marker] => {
+                family(marker)?;
+                linger()?;
             }
             ["leave-family", marker] => family(marker)?,
             ["host", count, marker] => host(count.parse().map_err(io::Error::other)?, marker)?,
@@ -77,7 +81,9 @@ mod probe {
         }
     }
 
-    fn linger() {
+    /// Says that it is set up, and stays.
+    fn linger() -> io::Result<()> {
+        say("ready")?;
         loop {
             std::thread::park();
         }
@@ -118,7 +124,7 @@ mod probe {
         say(&names.join("\n"))
     }
 
-    /// A process like our own: starts `count` families below supervisors, says so, and waits to be killed.
+    /// A process like our own: starts `count` families that heed no end of input, says so, and waits to be killed.
     fn host(count: usize, marker: &str) -> io::Result<()> {
         let runtime = tokio::runtime::Runtime::new()?;
         runtime.block_on(async {
@@ -126,9 +132,10 @@ mod probe {
             for _ in 0..count {
                 let command = lb_process::Command::new(std::env::current_exe()?, lb_process::own_supervisor()?);
                 let child =
-                    lb_process::Child::spawn(&command.args(["family", marker])).await.map_err(io::Error::other)?;
+                    lb_process::Child::spawn(&command.args(["deaf-family", marker])).await.map_err(io::Error::other)?;
                 let (stdin, mut stdout) = child.take_pipes().ok_or(io::ErrorKind::BrokenPipe)?;
-                let mut ready = [0; 6];
+                // One line from each: the program, two children, one orphan.
+                let mut ready = [0; 4 * 6];
                 tokio::io::AsyncReadExt::read_exact(&mut stdout, &mut ready).await?;
                 children.push((child, stdin, stdout));
             }

@@ -15,7 +15,9 @@ use crate::kit::{PROBE, SOON, marked, marker, probe, ready, shell, spawn, until_
 async fn family(marker: &str) -> (Child, lb_process::ChildStdin, lb_process::ChildStdout) {
     let child = spawn(&probe(&["family", marker])).await;
     let (stdin, mut stdout) = child.take_pipes().expect("pipes");
-    ready(&mut stdout).await;
+    for _ in 0..4 {
+        ready(&mut stdout).await;
+    }
     assert_eq!(marked(marker).len(), 5, "supervisor, program, three descendants");
     (child, stdin, stdout)
 }
@@ -67,9 +69,10 @@ async fn what_a_program_leaves_behind_ends_soon_after_it() {
     let child = spawn(&probe(&["leave-family", &marker])).await;
     assert_eq!(child.wait().await, Exit::with_code(0));
     until_none("descendants", || marked(&marker)).await;
-    // The output of all of them, closed by the last.
+    // The output of all of them, closed by the last; how many got as far as to say so is a matter of luck.
     let (_stdin, mut stdout) = child.take_pipes().expect("pipes");
-    assert_eq!(stdout.read(&mut [0; 1]).await.expect("end"), 0);
+    let mut said = Vec::new();
+    tokio::time::timeout(SOON, stdout.read_to_end(&mut said)).await.expect("in time").expect("end");
 }
 
 #[tokio::test]
@@ -95,6 +98,7 @@ async fn kill_9_of_the_host_leaves_nothing_of_twenty_families() {
     let mut line = [0; 6];
     let stdout = host.stdout.as_mut().expect("output");
     tokio::time::timeout(Duration::from_secs(30), stdout.read_exact(&mut line)).await.expect("in time").expect("ready");
+    assert_eq!(&line, b"ready\n");
     assert_eq!(marked(&marker).len(), 1 + 20 * 5);
     host.start_kill().expect("killed");
     host.wait().await.expect("waited for");
@@ -126,9 +130,10 @@ async fn a_supervisor_outlives_signals_and_is_small() {
     let status = std::fs::read_to_string(format!("/proc/{supervisor}/status")).expect("status");
     assert!(status.contains("Threads:\t1\n"), "{status}");
     let smaps = std::fs::read_to_string(format!("/proc/{supervisor}/smaps_rollup")).expect("memory");
+    // Not "private": that counts pages of the program's file too when it was written a moment ago.
     let kib: u64 = smaps
         .lines()
-        .filter_map(|line| line.strip_prefix("Private_Dirty:")?.split_whitespace().next()?.parse::<u64>().ok())
+        .filter_map(|line| line.strip_prefix("Anonymous:")?.split_whitespace().next()?.parse::<u64>().ok())
         .sum();
     assert!(kib <= 1024, "{kib} KiB\n{smaps}");
     assert_eq!(child.stop(Grace::default()).await, Exit::with_code(0), "it was there to see the end");
