@@ -1,0 +1,252 @@
+//! Where a server is: its address, TLS, the headers of every request, and the connections that are open to it.
+
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
+use http_body_util::Full;
+use lb_exchange::{ErrorBody, Secret, Tasks};
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use url::{Host, Url};
+
+use super::conn::{Conn, Outgoing, Stream, Unanswered, chain};
+use super::pool::{IDLE_FOR, Pool};
+use super::reply::{Reply, Rest};
+use super::tls;
+use crate::error::{self, ConnectError};
+
+/// How long a TCP and TLS connection may take to be made.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+
+/// One server's endpoint, shared by all connections to it.
+pub struct Endpoint {
+    /// What the server is called in messages: host and port.
+    authority: String,
+    /// The URL as it may be shown: no query, which may hold a token.
+    shown: String,
+    host: String,
+    port: u16,
+    tls: Option<(TlsConnector, ServerName<'static>)>,
+    /// Path and query, as they stand in the request line.
+    uri: Uri,
+    headers: HeaderMap,
+    pool: Pool,
+    tasks: Tasks,
+}
+
+/// Why a request got no response.
+#[derive(Debug)]
+pub enum SendError {
+    /// No connection could be made, so nothing was sent.
+    Unreachable(ConnectError),
+    /// The connection broke after the request may have reached the server.
+    Broken(String),
+}
+
+impl Endpoint {
+    /// An endpoint that nothing has been sent to yet.
+    ///
+    /// # Errors
+    /// The URL or a header cannot be used.
+    pub fn new(url: &str, headers: &[(String, Secret)], tasks: Tasks) -> Result<Arc<Self>, ConnectError> {
+        let shown = url.split(['?', '#']).next().unwrap_or_default().to_owned();
+        let refuse = |why: String| ConnectError::Unreachable { url: shown.clone(), why };
+        let parsed = Url::parse(url).map_err(|error| refuse(error.to_string()))?;
+        let host = parsed.host().ok_or_else(|| refuse("it names no host".to_owned()))?;
+        let port = parsed.port_or_known_default().ok_or_else(|| refuse("it names no port".to_owned()))?;
+        let tls = match parsed.scheme() {
+            "http" => None,
+            "https" => {
+                let connector = tls::connector().map_err(|error| refuse(error.to_string()))?;
+                Some((connector, tls_name(&host).map_err(&refuse)?))
+            }
+            other => return Err(refuse(format!("{other} is not http or https"))),
+        };
+        let authority = match parsed.port() {
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_string(),
+        };
+        let path = match parsed.query() {
+            Some(query) => format!("{}?{query}", parsed.path()),
+            None => parsed.path().to_owned(),
+        };
+        let uri = path.parse().map_err(|error: http::uri::InvalidUri| refuse(error.to_string()))?;
+        let headers = template(&authority, headers).map_err(refuse)?;
+        let host = match host {
+            Host::Domain(name) => name.to_owned(),
+            Host::Ipv4(address) => address.to_string(),
+            Host::Ipv6(address) => address.to_string(),
+        };
+        Ok(Arc::new(Self { authority, shown, host, port, tls, uri, headers, pool: Pool::default(), tasks }))
+    }
+
+    /// What the server is called in messages.
+    pub fn name(&self) -> &str {
+        &self.authority
+    }
+
+    /// The owner of all tasks.
+    pub fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
+
+    /// The headers of every POST, with a length that [`Endpoint::post`] fills in.
+    pub fn headers(&self) -> &HeaderMap {
+        &self.headers
+    }
+
+    /// A POST of one message. `headers` were made from [`Endpoint::headers`].
+    pub fn post(&self, mut headers: HeaderMap, body: Bytes) -> Outgoing {
+        // Replacing a value is cheaper than letting one be added: the map does not grow.
+        if let Some(length) = headers.get_mut(CONTENT_LENGTH) {
+            *length = HeaderValue::from(body.len());
+        }
+        self.request(Method::POST, headers, Full::new(body))
+    }
+
+    /// A request without a body. `headers` were made from [`Endpoint::headers`].
+    pub fn bare(&self, method: Method, mut headers: HeaderMap) -> Outgoing {
+        headers.remove(CONTENT_LENGTH);
+        headers.remove(CONTENT_TYPE);
+        self.request(method, headers, Full::default())
+    }
+
+    fn request(&self, method: Method, headers: HeaderMap, body: Full<Bytes>) -> Outgoing {
+        let mut request = Request::new(body);
+        *request.method_mut() = method;
+        *request.uri_mut() = self.uri.clone();
+        *request.headers_mut() = headers;
+        request
+    }
+
+    /// Sends a request on an idle connection, or on a new one, and gives the head of the response.
+    ///
+    /// What may have reached the server is never sent again.
+    ///
+    /// Cancel safe: dropping it closes the connection.
+    pub async fn send(self: &Arc<Self>, request: Outgoing) -> Result<Reply, SendError> {
+        let mut request = request;
+        while let Some(conn) = std::future::poll_fn(|cx| Poll::Ready(self.pool.take(cx))).await {
+            request = match self.send_on(conn, request).await? {
+                Ok(reply) => return Ok(reply),
+                Err(unsent) => unsent,
+            };
+        }
+        // A server that restarts refuses for a moment or resets what is new: one more attempt, as nothing was sent.
+        for last in [false, true] {
+            let conn = match self.connect().await {
+                Ok(conn) => conn,
+                Err(error) if last => return Err(SendError::Unreachable(error)),
+                Err(_) => continue,
+            };
+            request = match self.send_on(conn, request).await? {
+                Ok(reply) => return Ok(reply),
+                Err(unsent) => unsent,
+            };
+        }
+        Err(SendError::Unreachable(self.unreachable("it closes new connections at once".to_owned())))
+    }
+
+    async fn send_on(
+        self: &Arc<Self>,
+        conn: Box<Conn>,
+        request: Outgoing,
+    ) -> Result<Result<Reply, Outgoing>, SendError> {
+        match conn.send(request).await {
+            Ok((conn, response)) => Ok(Ok(Reply::new(self.clone(), conn, response))),
+            Err(Unanswered::Unsent(request)) => Ok(Err(*request)),
+            Err(Unanswered::Broken(why)) => Err(SendError::Broken(why)),
+        }
+    }
+
+    async fn connect(&self) -> Result<Box<Conn>, ConnectError> {
+        let connected = tokio::time::timeout(CONNECT_MAX, self.open()).await;
+        let why = format!("no connection within {} s", CONNECT_MAX.as_secs());
+        connected.unwrap_or(Err(why)).map_err(|why| self.unreachable(why))
+    }
+
+    async fn open(&self) -> Result<Box<Conn>, String> {
+        let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(|error| chain(&error))?;
+        stream.set_nodelay(true).map_err(|error| chain(&error))?;
+        let stream = match &self.tls {
+            None => Stream::Plain(stream),
+            Some((connector, name)) => {
+                let stream = connector.connect(name.clone(), stream).await.map_err(|error| chain(&error))?;
+                Stream::Tls(Box::new(stream))
+            }
+        };
+        Conn::open(stream).await.map_err(|error| chain(&error))
+    }
+
+    /// The error for a server that cannot be spoken to.
+    pub fn unreachable(&self, why: String) -> ConnectError {
+        ConnectError::Unreachable { url: self.shown.clone(), why }
+    }
+
+    /// Takes a connection back whose response has been read, or whose rest nobody needs.
+    pub fn put_back(self: &Arc<Self>, conn: Box<Conn>, rest: Option<Rest>, for_time: Option<Duration>) {
+        if !self.pool.put(conn, rest, for_time.unwrap_or(IDLE_FOR).min(IDLE_FOR)) {
+            return;
+        }
+        let (weak, tasks) = (Arc::downgrade(self), self.tasks.clone());
+        self.tasks.spawn(async move {
+            loop {
+                tokio::select! {
+                    () = tokio::time::sleep(IDLE_FOR) => {}
+                    () = tasks.stopping() => break,
+                }
+                let Some(endpoint) = weak.upgrade() else { return };
+                if !endpoint.pool.sweep() {
+                    return;
+                }
+            }
+            if let Some(endpoint) = weak.upgrade() {
+                endpoint.pool.clear();
+            }
+        });
+    }
+}
+
+impl SendError {
+    /// What the client is told.
+    pub fn to_body(&self, endpoint: &Endpoint) -> ErrorBody {
+        match self {
+            Self::Unreachable(error) => error.to_body(endpoint.name()),
+            Self::Broken(_) => ErrorBody::from_server(error::closed(endpoint.name(), None, None)),
+        }
+    }
+}
+
+fn tls_name(host: &Host<&str>) -> Result<ServerName<'static>, String> {
+    match host {
+        Host::Domain(name) => ServerName::try_from((*name).to_owned()).map_err(|error| error.to_string()),
+        Host::Ipv4(address) => Ok(ServerName::IpAddress((*address).into())),
+        Host::Ipv6(address) => Ok(ServerName::IpAddress((*address).into())),
+    }
+}
+
+/// The configured headers, and over them those that the protocol fixes.
+fn template(authority: &str, configured: &[(String, Secret)]) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::with_capacity(configured.len() + 16);
+    let value = |text: &str| HeaderValue::from_str(text).map_err(|error| error.to_string());
+    headers.insert(HOST, value(authority)?);
+    headers.insert(USER_AGENT, HeaderValue::from_static(concat!("landbridge/", env!("CARGO_PKG_VERSION"))));
+    for (name, secret) in configured {
+        let key: HeaderName = name.parse().map_err(|_| format!("{name:?} is not a header name"))?;
+        let mut value = HeaderValue::from_str(secret.expose())
+            .map_err(|_| format!("the value of header {name} has characters that no header can hold"))?;
+        value.set_sensitive(true);
+        headers.insert(key, value);
+    }
+    headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+    headers.remove(http::header::TRANSFER_ENCODING);
+    headers.remove(http::header::CONNECTION);
+    Ok(headers)
+}

@@ -1,0 +1,253 @@
+//! A client's request on a legacy session: resumed when its stream breaks, sent again when the session was gone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+use lb_exchange::{End, FeedItem, List, Step, Yield};
+use lb_wire::{Raw, compose};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::outbox::{self, Outbox};
+use super::reply::{Events, Heard, Reply};
+use super::running::{Running, What};
+use super::session::Session;
+use super::watch::Watch;
+use super::{Endpoint, HttpConnection, Wire, handshake};
+use crate::error::{ConnectError, EraError};
+
+/// Attempts to resume a stream.
+const RESUMES_MAX: u32 = 3;
+/// How long the attempts to resume may take together.
+const RESUME_GRACE: Duration = Duration::from_secs(15);
+/// Wait before a stream is resumed that its server closed without saying how long.
+const RETRY_DEFAULT: Duration = Duration::from_secs(1);
+/// Shortest wait before a stream is resumed on which nothing came.
+const RETRY_MIN: Duration = Duration::from_millis(100);
+/// How often in a row a stream may end without having brought anything.
+const EMPTY_MAX: u32 = 30;
+
+/// What a legacy connection remembers.
+pub struct Legacy {
+    hello: Raw,
+    session: Mutex<Arc<Session>>,
+    /// Held while the session is opened anew.
+    healing: tokio::sync::Mutex<()>,
+    /// The params of `notifications/initialized`, once it was said.
+    said: Mutex<Option<Option<Raw>>>,
+    /// False while the server has yet to hear it.
+    heard: watch::Sender<bool>,
+    pub outbox: Outbox,
+    pub watch: Watch,
+}
+
+impl Legacy {
+    /// For a session that was just opened.
+    pub fn new(hello: Raw, session: Session, welcome: &Raw) -> Self {
+        Self {
+            hello,
+            session: Mutex::new(Arc::new(session)),
+            healing: tokio::sync::Mutex::default(),
+            said: Mutex::default(),
+            heard: watch::Sender::new(true),
+            outbox: Outbox::default(),
+            watch: Watch::new(welcome),
+        }
+    }
+
+    /// The session of now.
+    pub fn session(&self) -> Arc<Session> {
+        self.session.lock().clone()
+    }
+
+    /// Says `notifications/initialized`.
+    pub fn initialized(&self, connection: &Arc<HttpConnection>, params: Option<Raw>) {
+        let message = compose::notification("notifications/initialized", params.as_ref());
+        *self.said.lock() = Some(params);
+        self.heard.send_replace(false);
+        let heard = self.heard.clone();
+        self.outbox.post_then(connection, message, move || {
+            heard.send_replace(true);
+        });
+    }
+
+    /// Waits until the server has heard `notifications/initialized`, if it was said.
+    pub async fn settled(&self) {
+        if !*self.heard.borrow() {
+            // An error means that the sender is gone, and with it the connection.
+            drop(self.heard.subscribe().wait_for(|heard| *heard).await);
+        }
+    }
+
+    /// Opens a new session in place of one that the server no longer knows. Many may ask, one does it.
+    ///
+    /// # Errors
+    /// The server does not open another one.
+    pub async fn heal(&self, connection: &HttpConnection, gone: &Session) -> Result<(), ConnectError> {
+        let healing = self.healing.lock().await;
+        if self.session().generation != gone.generation {
+            return Ok(());
+        }
+        let generation = gone.generation + 1;
+        let opened = handshake::initialize(&connection.endpoint, &self.hello, generation).await;
+        let session = match opened {
+            Ok((_, session)) => Arc::new(session),
+            Err(EraError::Failed(error) | EraError::WrongEra(error)) => return Err(error),
+        };
+        tracing::info!(server = connection.endpoint.name(), "session was gone and is opened anew");
+        let said = self.said.lock().clone();
+        if let Some(params) = said {
+            let message = compose::notification("notifications/initialized", params.as_ref());
+            outbox::send(&connection.endpoint, &session, &message).await;
+        }
+        *self.session.lock() = session;
+        drop(healing);
+        connection.intake.lists.invalidate_all();
+        // Only asks can be refused by a feed.
+        drop(connection.intake.feed.push(FeedItem::Up(generation)));
+        Ok(())
+    }
+}
+
+/// Makes a request.
+pub async fn run(connection: Arc<HttpConnection>, what: What, out: Yield) -> End {
+    let (mut running, message) = match Running::open(connection, &what, out) {
+        Ok(opened) => opened,
+        Err(end) => return end,
+    };
+    drop(what);
+    let end = answer(&mut running, message).await;
+    running.over(end)
+}
+
+async fn answer(running: &mut Running, message: Bytes) -> Result<End, End> {
+    let (reply, session) = reply(running, message).await?;
+    match reply.status {
+        StatusCode::ACCEPTED | StatusCode::NO_CONTENT => {
+            running.stray("it accepts the request and answers nothing").await
+        }
+        status if !status.is_success() => running.refused(reply).await,
+        _ if reply.is_events() => events(running, reply, &session).await,
+        _ => running.json(reply).await,
+    }
+}
+
+/// Sends the request. A 404 proves that it was not run: it is sent once more in a new session.
+async fn reply(running: &mut Running, message: Bytes) -> Result<(Reply, Arc<Session>), End> {
+    let connection = running.connection.clone();
+    let Wire::Legacy(legacy) = &connection.wire else { return Err(running.failed("it is not a legacy server")) };
+    running.during(legacy.settled()).await?;
+    let mut healed = false;
+    loop {
+        let session = legacy.session();
+        running.known = true;
+        let sent = running.during(connection.endpoint.send(session.post(message.clone()))).await?;
+        let mut reply = sent.map_err(|error| running.error(error.to_body(&connection.endpoint)))?;
+        if healed || reply.status != StatusCode::NOT_FOUND || !session.has_id() {
+            return Ok((reply, session));
+        }
+        running.known = false;
+        healed = true;
+        drop(running.during(reply.page()).await?);
+        let opened = running.during(legacy.heal(&connection, &session)).await?;
+        if let Err(error) = opened {
+            let error = error.to_body(connection.endpoint.name());
+            connection.intake.calls.close(&error.raw);
+            return Err(running.error(error));
+        }
+    }
+}
+
+/// Reads the call's stream to the answer, over as many connections as the server likes.
+async fn events(running: &mut Running, reply: Reply, session: &Session) -> Result<End, End> {
+    let mut events = Events::new(reply);
+    let mut empty = 0;
+    loop {
+        match running.during(events.next()).await? {
+            Heard::Message(data) => {
+                if let Some(end) = running.take(data).await {
+                    events.release();
+                    return Ok(end);
+                }
+                continue;
+            }
+            Heard::TooLong => return Err(running.failed("one of its events is longer than 16 MiB")),
+            Heard::Closed if events.last_id().is_none() => {
+                return running.stray("it ended the stream without an answer").await;
+            }
+            Heard::Broken(why) if events.last_id().is_none() => return Err(running.closed(&why)),
+            Heard::Closed => {
+                empty = if events.is_news() { 0 } else { empty + 1 };
+                if EMPTY_MAX < empty {
+                    return Err(running.closed("nothing comes on a stream that is resumed again and again"));
+                }
+                let retry = events.retry();
+                running.step(Step::Pause { retry }).await;
+                let least = if empty == 0 { Duration::ZERO } else { RETRY_MIN };
+                running.pause(retry.unwrap_or(RETRY_DEFAULT).max(least)).await?;
+            }
+            Heard::Broken(why) => tracing::debug!(why, "stream of a call broke and is resumed"),
+        }
+        resume(running, &mut events, session).await?;
+    }
+}
+
+async fn resume(running: &mut Running, events: &mut Events, session: &Session) -> Result<(), End> {
+    let endpoint = running.connection.endpoint.clone();
+    let until = Instant::now() + RESUME_GRACE;
+    for attempt in 0..RESUMES_MAX {
+        if 0 < attempt {
+            let wait = events.retry().unwrap_or(RETRY_DEFAULT).max(RETRY_DEFAULT * attempt);
+            running.during(tokio::time::sleep_until((Instant::now() + wait).min(until))).await?;
+        }
+        let got = tokio::time::timeout_at(until, get(&endpoint, session, events.last_id()));
+        match running.during(got).await? {
+            Ok(Ok(reply)) => {
+                events.resume(reply);
+                return Ok(());
+            }
+            Ok(Err(NoStream::Never(status))) => {
+                return Err(running.closed(&format!("it does not resume streams: HTTP {status}")));
+            }
+            Ok(Err(NoStream::Now)) => {}
+            Err(_) => break,
+        }
+    }
+    Err(running.closed("its stream could not be resumed"))
+}
+
+/// Why a GET gave no stream.
+pub enum NoStream {
+    /// The server will not have one.
+    Never(u16),
+    /// Another attempt may work.
+    Now,
+}
+
+/// Opens a stream by GET.
+pub async fn get(endpoint: &Arc<Endpoint>, session: &Session, last_id: Option<&[u8]>) -> Result<Reply, NoStream> {
+    let mut reply = endpoint.send(session.get(last_id)).await.map_err(|error| {
+        tracing::debug!(?error, "stream of the server could not be opened");
+        NoStream::Now
+    })?;
+    if reply.status.is_success() && reply.is_events() {
+        return Ok(reply);
+    }
+    let status = reply.status;
+    drop(reply.page().await);
+    let passing = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+    Err(if passing { NoStream::Now } else { NoStream::Never(status.as_u16()) })
+}
+
+/// What a client is told about lists that may have changed unheard.
+pub fn changed(list: List) -> FeedItem {
+    let method = match list {
+        List::Tools => "notifications/tools/list_changed",
+        List::Prompts => "notifications/prompts/list_changed",
+        List::Resources => "notifications/resources/list_changed",
+    };
+    FeedItem::Changed(list, lb_exchange::Note::new(lb_wire::Text::from_static(method), None))
+}

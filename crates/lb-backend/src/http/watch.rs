@@ -1,0 +1,173 @@
+//! The stream of what belongs to no request of a legacy session, kept open by a task of its own.
+
+use std::sync::Weak;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use lb_exchange::{List, Tasks, Whence};
+use lb_wire::{Message, Raw};
+
+use super::legacy::{self, NoStream};
+use super::reply::{Events, Heard};
+use super::{HttpConnection, Wire};
+
+/// Shortest and longest wait before the stream is opened again.
+const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// State of the stream.
+pub struct Watch {
+    started: AtomicBool,
+    open: AtomicBool,
+    /// The lists of which the server tells changes.
+    lists: Vec<List>,
+}
+
+impl Watch {
+    /// For a server with this answer to `initialize`.
+    pub fn new(welcome: &Raw) -> Self {
+        let capabilities = welcome.member("capabilities").unwrap_or_else(Raw::empty_object);
+        let tells = |name: &str| {
+            let flag = capabilities.member(name).and_then(|capability| capability.member("listChanged"));
+            flag.is_some_and(|flag| flag.as_bytes() == b"true")
+        };
+        let lists = [("tools", List::Tools), ("prompts", List::Prompts), ("resources", List::Resources)];
+        let lists = lists.into_iter().filter(|(name, _)| tells(name)).map(|(_, list)| list).collect();
+        Self { started: AtomicBool::new(false), open: AtomicBool::new(false), lists }
+    }
+
+    /// True for the first who asks, who is to start the task.
+    pub fn start(&self) -> bool {
+        !self.started.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether the stream is open now.
+    pub fn is_open(&self) -> bool {
+        self.open.load(Ordering::Acquire)
+    }
+}
+
+/// Keeps the stream open until the connection is closed, dropped, or the server says that it has none.
+pub async fn run(connection: Weak<HttpConnection>, tasks: Tasks) {
+    tokio::select! {
+        () = tasks.stopping() => {}
+        () = keep_open(&connection) => {}
+    }
+    if let Some(connection) = connection.upgrade()
+        && let Wire::Legacy(legacy) = &connection.wire
+    {
+        legacy.watch.open.store(false, Ordering::Release);
+    }
+}
+
+/// What to do after the stream could not be opened, or has ended.
+enum After {
+    /// Open it again, after this wait if the server named one.
+    Again(Option<Duration>),
+    /// Leave it.
+    Leave,
+}
+
+async fn keep_open(connection: &Weak<HttpConnection>) {
+    let mut events: Option<Events> = None;
+    let mut missed = false;
+    let mut wait = BACKOFF.0;
+    loop {
+        match open(connection, &mut events, missed).await {
+            After::Leave => return,
+            After::Again(retry) => {
+                let news = events.as_ref().is_some_and(Events::is_news);
+                wait = if news { BACKOFF.0 } else { wait };
+                tokio::time::sleep(retry.map_or(wait, |retry| retry.clamp(BACKOFF.0 / 10, BACKOFF.1))).await;
+                wait = (wait * 2).min(BACKOFF.1);
+                missed = true;
+            }
+        }
+    }
+}
+
+/// Opens the stream and reads it to its end. The connection is held only while there is something to do with it.
+async fn open(connection: &Weak<HttpConnection>, events: &mut Option<Events>, missed: bool) -> After {
+    let Some(held) = connection.upgrade() else { return After::Leave };
+    let Wire::Legacy(legacy) = &held.wire else { return After::Leave };
+    legacy.settled().await;
+    let session = legacy.session();
+    let last_id = events.as_ref().and_then(Events::last_id).map(<[u8]>::to_vec);
+    match legacy::get(&held.endpoint, &session, last_id.as_deref()).await {
+        Ok(reply) => match events {
+            Some(events) => events.resume(reply),
+            None => *events = Some(Events::new(reply)),
+        },
+        Err(NoStream::Never(404)) if session.has_id() => {
+            // The cursor belonged to the session that is gone.
+            *events = None;
+            return match legacy.heal(&held, &session).await {
+                Ok(()) => After::Again(None),
+                Err(error) => {
+                    held.intake.calls.close(&error.to_body(held.endpoint.name()).raw);
+                    After::Leave
+                }
+            };
+        }
+        Err(NoStream::Never(400)) if last_id.is_some() => {
+            *events = None;
+            return After::Again(None);
+        }
+        Err(NoStream::Never(status)) => {
+            tracing::debug!(status, server = held.endpoint.name(), "server has no stream of its own");
+            return After::Leave;
+        }
+        Err(NoStream::Now) => return After::Again(None),
+    }
+    legacy.watch.open.store(true, Ordering::Release);
+    if missed && last_id.is_none() {
+        held.intake.lists.invalidate_all();
+        for list in &legacy.watch.lists {
+            drop(held.intake.feed.push(legacy::changed(*list)));
+        }
+    }
+    drop(held);
+    let Some(events) = events else { return After::Leave };
+    read(connection, events).await
+}
+
+async fn read(connection: &Weak<HttpConnection>, events: &mut Events) -> After {
+    let after = loop {
+        match events.next().await {
+            Heard::Message(data) => {
+                let Some(connection) = connection.upgrade() else { return After::Leave };
+                take(&connection, data);
+            }
+            Heard::Closed => break After::Again(events.retry()),
+            Heard::Broken(why) => {
+                tracing::debug!(why, "stream of the server broke");
+                break After::Again(None);
+            }
+            Heard::TooLong => break After::Again(None),
+        }
+    };
+    if let Some(connection) = connection.upgrade()
+        && let Wire::Legacy(legacy) = &connection.wire
+    {
+        legacy.watch.open.store(false, Ordering::Release);
+    }
+    after
+}
+
+fn take(connection: &std::sync::Arc<HttpConnection>, data: Bytes) {
+    let messages = match Message::scan(data.clone()) {
+        Ok(message) => vec![message],
+        Err(error) => match Message::batch(&data) {
+            Ok(Some(parts)) => parts.into_iter().filter_map(|part| Message::scan(part).ok()).collect(),
+            _ => {
+                tracing::debug!(%error, bytes = data.len(), "message of the server skipped");
+                return;
+            }
+        },
+    };
+    for message in &messages {
+        if let Some(reply) = connection.intake.take(message, Whence::Shared) {
+            connection.post(reply);
+        }
+    }
+}
