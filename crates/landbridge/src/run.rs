@@ -150,12 +150,10 @@ async fn close(gateway: &Gateway, tasks: &Tasks) {
 async fn signal() {
     next_signal().await;
     eprintln!("landbridge: stopping; once more to stop at once");
-    std::thread::spawn(|| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        if let Ok(runtime) = runtime {
-            runtime.block_on(next_signal());
-            std::process::exit(130);
-        }
+    // A set of its own, which nobody closes: it must hear the second signal to the very end.
+    Tasks::default().spawn(async {
+        next_signal().await;
+        std::process::exit(130);
     });
 }
 

@@ -77,6 +77,8 @@ pub struct Wish {
     pub hello: Option<Raw>,
     /// Where the connection puts what belongs to no request.
     pub feed: Feed,
+    /// Owner of what must be done in the background.
+    pub tasks: Tasks,
     /// Whether the client itself will say `notifications/initialized`.
     pub client_says_initialized: bool,
 }
@@ -157,11 +159,11 @@ impl Server {
                 let make = self.environment.embedded.get(name);
                 let make = make.ok_or_else(|| ConnectError::Spawn(format!("no embedded server {name:?}")))?;
                 let (input, output) = tokio::io::split(make());
-                let error = crate::error::closed(&self.spec.name, None, None);
+                let error = crate::error::closed(self.spec.name.as_str(), None, None);
                 let pipe = Pipe::open(Ends(Box::new(input), Box::new(output)), era, feed, tasks, async move { error });
                 Ok(child::Started { pipe, child: None })
             }
-            target => child::start(&self.spec.name, target, &self.environment.supervisor, era, feed, tasks).await,
+            target => child::start(self.spec.name.as_str(), target, &self.environment.supervisor, era, feed, tasks).await,
         }
     }
 

@@ -151,6 +151,14 @@ impl Feed {
         .await;
     }
 
+    /// Wakes whoever waits for an item, to look at something else.
+    pub fn wake(&self) {
+        let waker = self.0.lock().waker.take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
     /// Notes that somebody takes from this feed on behalf of a client that can answer.
     pub fn listen(&self) {
         self.0.lock().listeners += 1;

@@ -97,7 +97,6 @@ impl Message {
     pub fn id_in_prefix(prefix: &[u8]) -> Option<Id> {
         let mut id = None;
         let mut cursor = Cursor::new(prefix);
-        // Ends with an error where the prefix does; what came before it was read.
         let walk = cursor.members(0, |cursor, key, escaped| {
             let is_id = text::same_key(key.of(prefix), escaped, b"id");
             let (value, _) = cursor.skip(1)?;
@@ -106,8 +105,10 @@ impl Message {
             }
             Ok(())
         });
-        drop(walk);
-        id
+        match walk {
+            // Ends with an error where the prefix does; what came before it was read.
+            Ok(()) | Err(_) => id,
+        }
     }
 
     /// Which kind of message this is.

@@ -44,7 +44,9 @@ impl Reader {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         // A failed write shows on the next read as an end, or on the next call as an error.
-        drop(self.pipe.writer.poll_flush(cx));
+        match self.pipe.writer.poll_flush(cx) {
+            Poll::Ready(_) | Poll::Pending => {}
+        }
         for _ in 0..LINES_PER_TURN {
             match self.take_line() {
                 Some(line) => self.take(line),
