@@ -1,0 +1,179 @@
+//! Bodies of responses: nothing, bytes, or a stream that is polled for its frames.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body::SizeHint;
+use lb_exchange::Receipt;
+use lb_front::{Frame, Frames};
+use lb_wire::{Line, sse};
+
+use crate::phase::{Level, Phase};
+use crate::pulse::Work;
+
+/// The body of a response. While it lives, its request is being answered.
+pub(crate) struct Body {
+    content: Content,
+    _work: Option<Work>,
+}
+
+enum Content {
+    Bytes { bytes: Bytes, receipt: Option<Receipt> },
+    Stream(Box<Stream>),
+    Over,
+}
+
+impl Body {
+    pub(crate) fn empty() -> Self {
+        Self { content: Content::Over, _work: None }
+    }
+
+    pub(crate) fn bytes(bytes: Bytes, receipt: Option<Receipt>) -> Self {
+        Self { content: Content::Bytes { bytes, receipt }, _work: None }
+    }
+
+    pub(crate) fn stream(frames: Frames, phase: Arc<Phase>, retry_after: Duration) -> Self {
+        let stream = Stream { frames, phase, retry_after, out: BytesMut::new(), receipts: Vec::new(), large: None };
+        Self { content: Content::Stream(Box::new(stream)), _work: None }
+    }
+
+    /// The connection is busy until this body is gone.
+    pub(crate) fn hold(&mut self, work: Work) {
+        self._work = Some(work);
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Infallible>>> {
+        let data = match &mut self.content {
+            Content::Over => None,
+            Content::Bytes { bytes, receipt } => {
+                // Handing it over is all that can be known of its delivery.
+                if let Some(receipt) = receipt.take() {
+                    receipt.commit();
+                }
+                let bytes = std::mem::take(bytes);
+                self.content = Content::Over;
+                Some(bytes)
+            }
+            Content::Stream(stream) => {
+                let data = std::task::ready!(stream.poll_data(cx));
+                if data.is_none() {
+                    self.content = Content::Over;
+                }
+                data
+            }
+        };
+        Poll::Ready(data.map(|data| Ok(http_body::Frame::data(data))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self.content, Content::Over)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.content {
+            Content::Over => SizeHint::with_exact(0),
+            Content::Bytes { bytes, .. } => SizeHint::with_exact(bytes.len() as u64),
+            Content::Stream(_) => SizeHint::default(),
+        }
+    }
+}
+
+/// Server-sent events: what is ready goes out as one piece, large messages without being copied.
+struct Stream {
+    frames: Frames,
+    phase: Arc<Phase>,
+    retry_after: Duration,
+    out: BytesMut,
+    receipts: Vec<Receipt>,
+    /// A message that follows `out` on its own.
+    large: Option<Bytes>,
+}
+
+impl Stream {
+    /// From this size on a message is not copied into the piece.
+    const LARGE: usize = 16 * 1024;
+
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if !self.out.is_empty() || self.large.is_some() {
+            return Poll::Ready(self.take());
+        }
+        if self.is_closing() {
+            return Poll::Ready(None);
+        }
+        while self.out.len() < Self::LARGE && self.large.is_none() {
+            match self.frames.poll_frame(cx) {
+                Poll::Ready(Some(frame)) => self.write(frame),
+                Poll::Ready(None) if self.out.is_empty() => return Poll::Ready(None),
+                Poll::Ready(None) => break,
+                Poll::Pending if self.out.is_empty() && self.should_close() => {
+                    sse::retry(&mut self.out, self.retry_after);
+                    self.retry_after = Duration::ZERO;
+                }
+                Poll::Pending if self.out.is_empty() => return Poll::Pending,
+                Poll::Pending => break,
+            }
+        }
+        Poll::Ready(self.take())
+    }
+
+    /// The shutdown has come so far that this stream must end.
+    fn should_close(&self) -> bool {
+        let limit = if self.frames.is_endless() { Level::Draining } else { Level::Closing };
+        limit <= self.phase.level() && !self.retry_after.is_zero()
+    }
+
+    /// The client has been told when to come back.
+    fn is_closing(&self) -> bool {
+        self.retry_after.is_zero()
+    }
+
+    fn take(&mut self) -> Option<Bytes> {
+        if !self.out.is_empty() {
+            let data = self.out.split().freeze();
+            if self.large.is_none() {
+                self.commit();
+            }
+            return Some(data);
+        }
+        let data = self.large.take();
+        self.out.extend_from_slice(sse::MESSAGE_TAIL);
+        data
+    }
+
+    fn commit(&mut self) {
+        self.receipts.drain(..).for_each(Receipt::commit);
+    }
+
+    fn write(&mut self, frame: Frame) {
+        match frame {
+            Frame::Message { line, event_id, receipt } => {
+                self.message(event_id.as_ref().map(|id| &*id.0), line);
+                self.receipts.extend(receipt);
+            }
+            Frame::Priming { id, retry } => sse::priming(&mut self.out, &id.0, retry),
+            Frame::Retry(delay) => sse::retry(&mut self.out, delay),
+            Frame::Comment => sse::comment(&mut self.out, "keep-alive"),
+        }
+    }
+
+    fn message(&mut self, id: Option<&str>, line: Line) {
+        if line.as_bytes().len() < Self::LARGE {
+            sse::message(&mut self.out, id, &line);
+        } else {
+            sse::message_head(&mut self.out, id);
+            self.large = Some(line.into_bytes());
+        }
+    }
+}

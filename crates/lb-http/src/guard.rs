@@ -1,0 +1,118 @@
+//! Who may address us, and from which web pages.
+
+use http::header::{HOST, ORIGIN};
+use http::{HeaderMap, Request};
+
+use crate::settings::Settings;
+
+/// Why a request is turned away before it is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// More than one `Host`.
+    Malformed,
+    /// We are not called that.
+    Host,
+    /// The page that sent it may not.
+    Origin,
+}
+
+/// Checks the host under which we are addressed.
+pub(crate) fn check_host<B>(request: &Request<B>, settings: &Settings) -> Result<(), Refused> {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let (Some(host), None) = (hosts.next(), hosts.next()) else {
+        return Err(if request.headers().contains_key(HOST) { Refused::Malformed } else { Refused::Host });
+    };
+    let named = host.to_str().ok().map(without_port).is_some_and(|host| is_ours(host, settings));
+    let target = request.uri().host().is_none_or(|host| is_ours(host, settings));
+    if named && target { Ok(()) } else { Err(Refused::Host) }
+}
+
+/// Checks the page that sent a request, if one did.
+pub(crate) fn check_origin(headers: &HeaderMap, settings: &Settings) -> Result<(), Refused> {
+    let mut origins = headers.get_all(ORIGIN).iter();
+    let Some(origin) = origins.next() else { return Ok(()) };
+    let allowed = origins.next().is_none() && origin.to_str().is_ok_and(|origin| may_call(origin, headers, settings));
+    if allowed { Ok(()) } else { Err(Refused::Origin) }
+}
+
+fn is_ours(host: &str, settings: &Settings) -> bool {
+    settings.allowed_hosts.iter().any(|allowed| allowed == "*" || allowed.eq_ignore_ascii_case(host))
+}
+
+fn may_call(origin: &str, headers: &HeaderMap, settings: &Settings) -> bool {
+    if settings.allowed_origins.iter().any(|allowed| allowed == "*" || allowed.eq_ignore_ascii_case(origin)) {
+        return true;
+    }
+    let Some((scheme, rest)) = origin.split_once("://") else { return false };
+    if !matches!(scheme, "http" | "https") || rest.contains(['/', '@', '?', '#']) {
+        return false;
+    }
+    let host = without_port(rest);
+    let own = headers.get(HOST).and_then(|host| host.to_str().ok()).map(without_port);
+    is_loopback(host) || own.is_some_and(|own| own.eq_ignore_ascii_case(host))
+}
+
+fn is_loopback(host: &str) -> bool {
+    ["localhost", "127.0.0.1", "[::1]"].iter().any(|name| name.eq_ignore_ascii_case(host))
+}
+
+/// The host part of an authority. A port is digits only, so that nothing else hides behind a colon.
+fn without_port(authority: &str) -> &str {
+    match authority.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') && port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => authority,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_own_names_are_accepted() {
+        let settings = Settings { allowed_hosts: vec!["localhost".into(), "[::1]".into()], ..Settings::default() };
+        for (host, want) in [
+            ("localhost", Ok(())),
+            ("LOCALHOST:8080", Ok(())),
+            ("[::1]:8080", Ok(())),
+            ("[::1]", Ok(())),
+            ("127.0.0.1", Err(Refused::Host)),
+            ("evil.example.com", Err(Refused::Host)),
+            ("localhost.evil.example.com", Err(Refused::Host)),
+            ("localhost:80@evil", Err(Refused::Host)),
+            ("evil:localhost", Err(Refused::Host)),
+            ("", Err(Refused::Host)),
+        ] {
+            let request = Request::builder().uri("/mcp").header(HOST, host).body(()).unwrap();
+            assert_eq!(check_host(&request, &settings), want, "host {host:?}");
+        }
+        let twice = Request::builder().header(HOST, "localhost").header(HOST, "localhost").body(()).unwrap();
+        assert_eq!(check_host(&twice, &settings), Err(Refused::Malformed));
+        let target = Request::builder().uri("http://evil.example.com/mcp").header(HOST, "localhost").body(()).unwrap();
+        assert_eq!(check_host(&target, &settings), Err(Refused::Host), "the target counts too");
+        assert_eq!(check_host(&Request::builder().body(()).unwrap(), &settings), Err(Refused::Host));
+    }
+
+    #[test]
+    fn pages_of_other_hosts_are_refused() {
+        let settings = Settings { allowed_origins: vec!["https://app.example.com".into()], ..Settings::default() };
+        for (origin, want) in [
+            ("http://localhost:3000", true),
+            ("http://127.0.0.1", true),
+            ("https://[::1]:1", true),
+            ("https://app.example.com", true),
+            ("https://app.example.com:8443", false),
+            ("http://mcp.internal:1", true),
+            ("http://evil.example.com", false),
+            ("http://localhost.evil.example.com", false),
+            ("http://localhost@evil.example.com", false),
+            ("null", false),
+            ("file://", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(HOST, "mcp.internal:8080".parse().unwrap());
+            headers.insert(ORIGIN, origin.parse().unwrap());
+            assert_eq!(check_origin(&headers, &settings).is_ok(), want, "origin {origin:?}");
+        }
+    }
+}

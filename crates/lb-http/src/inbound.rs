@@ -1,0 +1,144 @@
+//! Reading a request: the headers the protocol needs, and a body with limits.
+
+use std::pin::{Pin, pin};
+use std::task::Poll;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName};
+use http_body::Body as _;
+use hyper::body::Incoming;
+use lb_exchange::ParamHeaders;
+use lb_front::{Accept, Headers};
+use lb_wire::header;
+use tokio::time::Instant;
+
+use crate::settings::Settings;
+
+/// A header that must stand alone came twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Repeated(pub(crate) &'static str);
+
+/// The headers that matter to the protocol.
+pub(crate) fn headers(map: &HeaderMap) -> Result<Headers<'_>, Repeated> {
+    Ok(Headers {
+        version: single(map, header::PROTOCOL_VERSION)?,
+        session: single(map, header::SESSION_ID)?,
+        method: single(map, header::METHOD)?,
+        name: single(map, header::NAME)?,
+        last_event_id: single(map, header::LAST_EVENT_ID)?,
+        accept: Accept::parse(map.get_all(ACCEPT).iter().map(http::HeaderValue::as_bytes)),
+    })
+}
+
+fn single<'m>(map: &'m HeaderMap, name: &'static str) -> Result<Option<&'m [u8]>, Repeated> {
+    let mut values = map.get_all(HeaderName::from_static(name)).iter();
+    let first = values.next().map(http::HeaderValue::as_bytes);
+    if values.next().is_some() { Err(Repeated(name)) } else { Ok(first) }
+}
+
+/// The parameters that a modern client repeats in headers.
+pub(crate) fn params(map: &HeaderMap) -> ParamHeaders {
+    let mut params = ParamHeaders::new();
+    for (name, value) in map {
+        if let Some(name) = name.as_str().strip_prefix(header::PARAM_PREFIX) {
+            params.push((name.to_owned(), Bytes::copy_from_slice(value.as_bytes())));
+        }
+    }
+    params
+}
+
+/// Whether the body says that it is JSON.
+pub(crate) fn is_json(map: &HeaderMap) -> bool {
+    let Some(value) = map.get(CONTENT_TYPE) else { return false };
+    let kind = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
+    kind.trim_ascii().eq_ignore_ascii_case(b"application/json")
+}
+
+/// Why a body could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyError {
+    /// It is too large.
+    Large,
+    /// It took too long.
+    Slow,
+    /// The client broke off.
+    Broken,
+}
+
+/// Reads a whole body.
+///
+/// Cancel safe: no, what was read is lost; only the end of the connection does that.
+pub(crate) async fn body(map: &HeaderMap, incoming: Incoming, settings: &Settings) -> Result<Bytes, BodyError> {
+    let declared = map.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    if declared.is_some_and(|length| settings.body_bytes_max as u64 <= length.saturating_sub(1)) {
+        return Err(BodyError::Large);
+    }
+    let mut incoming = pin!(incoming);
+    let mut sleep = pin!(tokio::time::sleep_until(Instant::now() + settings.body_read_max));
+    let mut gathered = Gathered::Nothing;
+    std::future::poll_fn(|cx| {
+        loop {
+            match incoming.as_mut().poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    if let Ok(data) = frame.into_data() {
+                        gathered.add(data);
+                    }
+                    if settings.body_bytes_max < gathered.len() {
+                        return Poll::Ready(Err(BodyError::Large));
+                    }
+                }
+                Poll::Ready(Some(Err(_))) => return Poll::Ready(Err(BodyError::Broken)),
+                Poll::Ready(None) => return Poll::Ready(Ok(std::mem::take(&mut gathered).into_bytes())),
+                Poll::Pending => {
+                    std::task::ready!(Pin::new(&mut sleep).as_mut().as_mut().poll(cx));
+                    return Poll::Ready(Err(BodyError::Slow));
+                }
+            }
+        }
+    })
+    .await
+}
+
+/// The pieces of a body; one piece, the usual case, is not copied.
+#[derive(Default)]
+enum Gathered {
+    #[default]
+    Nothing,
+    One(Bytes),
+    Several(BytesMut),
+}
+
+impl Gathered {
+    fn add(&mut self, data: Bytes) {
+        *self = match std::mem::take(self) {
+            Self::Nothing => Self::One(data),
+            Self::One(first) => {
+                let mut all = BytesMut::with_capacity(2 * (first.len() + data.len()));
+                all.extend_from_slice(&first);
+                all.extend_from_slice(&data);
+                Self::Several(all)
+            }
+            Self::Several(mut all) => {
+                all.extend_from_slice(&data);
+                Self::Several(all)
+            }
+        };
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Nothing => 0,
+            Self::One(data) => data.len(),
+            Self::Several(data) => data.len(),
+        }
+    }
+
+    fn into_bytes(self) -> Bytes {
+        match self {
+            Self::Nothing => Bytes::new(),
+            Self::One(data) => data,
+            Self::Several(data) => data.freeze(),
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! One request after the other: guards, routes, and the boundary that no panic crosses.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use futures_util::FutureExt as _;
+use http::header::{ALLOW, CONNECTION, HeaderName, HeaderValue, ORIGIN};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use lb_exchange::{Mount, Principal, ServerName};
+use lb_front::{Front, era_of_header};
+use lb_wire::header::PROTOCOL_VERSION;
+use lb_wire::revision::Era;
+
+use crate::body::Body;
+use crate::guard::{Refused, check_host, check_origin};
+use crate::inbound::{self, BodyError};
+use crate::phase::{Level, Phase};
+use crate::pulse::Pulse;
+use crate::reply::{TEXT, bare, document, page, refuse, response};
+use crate::settings::Settings;
+use crate::{cors, health};
+
+/// What all connections share.
+pub(crate) struct Server {
+    pub(crate) front: Arc<Front>,
+    pub(crate) settings: Settings,
+    pub(crate) phase: Arc<Phase>,
+    principal: Principal,
+    started: Instant,
+    /// Request ids are this and a count.
+    nonce: String,
+    requests: AtomicU64,
+}
+
+/// The service of one connection.
+pub(crate) struct Service {
+    server: Arc<Server>,
+    pulse: Arc<Pulse>,
+}
+
+impl Service {
+    pub(crate) fn new(server: Arc<Server>, pulse: Arc<Pulse>) -> Self {
+        Self { server, pulse }
+    }
+}
+
+impl hyper::service::Service<Request<Incoming>> for Service {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let (server, work) = (self.server.clone(), self.pulse.work());
+        Box::pin(async move {
+            let mut response = server.answer(request).await;
+            response.body_mut().hold(work);
+            Ok(response)
+        })
+    }
+}
+
+impl Server {
+    pub(crate) fn new(front: Arc<Front>, settings: Settings) -> Self {
+        Self {
+            front,
+            settings,
+            phase: Arc::default(),
+            principal: Principal::local(),
+            started: Instant::now(),
+            nonce: format!("{:08x}-", rand::random::<u32>()),
+            requests: AtomicU64::new(0),
+        }
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        let id = self.request_id(request.headers());
+        let origin = request.headers().get(ORIGIN).cloned();
+        let handled = AssertUnwindSafe(self.handle(request)).catch_unwind().await;
+        let (mut response, allowed) = handled.unwrap_or_else(|_| {
+            tracing::error!("a request panicked");
+            (refuse(StatusCode::INTERNAL_SERVER_ERROR, Era::Modern, "Internal server error"), Pages::Refused)
+        });
+        let headers = response.headers_mut();
+        cors::secure(headers);
+        if let (Pages::Allowed, Some(origin)) = (allowed, origin) {
+            cors::allow(origin, headers);
+        }
+        headers.insert(HeaderName::from_static("x-request-id"), id);
+        if self.phase.level() != Level::Serving {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+
+    async fn handle(&self, request: Request<Incoming>) -> (Response<Body>, Pages) {
+        if let Some(response) = self.page(&request) {
+            return (response, Pages::Refused);
+        }
+        let era = era_of_header(request.headers().get(PROTOCOL_VERSION).map(HeaderValue::as_bytes));
+        let guarded =
+            check_host(&request, &self.settings).and_then(|()| check_origin(request.headers(), &self.settings));
+        if let Err(refused) = guarded {
+            return (turn_away(refused, era), Pages::Refused);
+        }
+        (self.route(request, era).await, Pages::Allowed)
+    }
+
+    /// Pages that everybody may see under any name.
+    fn page(&self, request: &Request<Incoming>) -> Option<Response<Body>> {
+        let path = request.uri().path();
+        if !matches!(path, "/health" | "/ping") {
+            return None;
+        }
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return Some(not_allowed("GET, HEAD"));
+        }
+        if path == "/ping" {
+            return Some(page(StatusCode::OK, TEXT, Body::bytes("pong".into(), None)));
+        }
+        let (status, body) = health::health(self.phase.level(), self.started, &self.settings);
+        Some(document(status, body))
+    }
+
+    async fn route(&self, request: Request<Incoming>, era: Era) -> Response<Body> {
+        let path = request.uri().path();
+        if *request.method() == Method::OPTIONS {
+            let mut response = bare(StatusCode::NO_CONTENT);
+            cors::preflight(request.headers(), response.headers_mut());
+            return response;
+        }
+        if path == "/" {
+            return page(StatusCode::OK, TEXT, Body::bytes(health::banner(&self.settings), None));
+        }
+        let mount = match self.mount(path) {
+            Ok(mount) => mount,
+            Err(response) => return *response,
+        };
+        match *request.method() {
+            Method::POST => self.post(request, mount, era).await,
+            Method::GET | Method::DELETE => self.bodiless(&request, mount, era),
+            _ => not_allowed("GET, POST, DELETE, OPTIONS"),
+        }
+    }
+
+    /// Where a path leads.
+    fn mount(&self, path: &str) -> Result<Mount, Box<Response<Body>>> {
+        let lost = || Err(Box::new(document(StatusCode::NOT_FOUND, health::lost(&self.settings))));
+        let Some(rest) = path.strip_prefix(self.settings.mcp_path.as_str()) else { return lost() };
+        let (mount, what) = match rest.strip_prefix("/server/") {
+            _ if matches!(rest, "" | "/") => {
+                (Some(Mount::Default), "several servers are behind this gateway: name one")
+            }
+            Some(name) => (ServerName::parse(name).ok().map(Mount::Server), "no such server"),
+            None => return lost(),
+        };
+        match mount.filter(|mount| self.front.has(mount)) {
+            Some(mount) => Ok(mount),
+            None => {
+                let body = health::no_server(what, &self.front.servers());
+                Err(Box::new(document(StatusCode::NOT_FOUND, body)))
+            }
+        }
+    }
+
+    async fn post(&self, request: Request<Incoming>, mount: Mount, era: Era) -> Response<Body> {
+        let (head, incoming) = request.into_parts();
+        if !inbound::is_json(&head.headers) {
+            let message = "Unsupported Media Type: the body must be application/json";
+            return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, era, message);
+        }
+        let headers = match inbound::headers(&head.headers) {
+            Ok(headers) => headers,
+            Err(repeated) => return repeated_header(repeated, era),
+        };
+        let body = match inbound::body(&head.headers, incoming, &self.settings).await {
+            Ok(body) => body,
+            Err(error) => return no_body(error, era),
+        };
+        let params = if era == Era::Modern { inbound::params(&head.headers) } else { Vec::new() };
+        let request = lb_front::Request { mount, principal: self.principal.clone(), headers };
+        let reply = self.front.post(request, params, body).await;
+        response(reply, &self.phase, self.settings.retry_after)
+    }
+
+    fn bodiless(&self, request: &Request<Incoming>, mount: Mount, era: Era) -> Response<Body> {
+        let headers = match inbound::headers(request.headers()) {
+            Ok(headers) => headers,
+            Err(repeated) => return repeated_header(repeated, era),
+        };
+        let asked = lb_front::Request { mount, principal: self.principal.clone(), headers };
+        let reply = if *request.method() == Method::GET { self.front.get(&asked) } else { self.front.delete(&asked) };
+        response(reply, &self.phase, self.settings.retry_after)
+    }
+
+    /// The caller's own id if it is harmless, else one of ours.
+    fn request_id(&self, headers: &HeaderMap) -> HeaderValue {
+        let given = headers.get("x-request-id").filter(|value| {
+            let safe = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+            (1..=128).contains(&value.len()) && value.as_bytes().iter().all(safe)
+        });
+        if let Some(given) = given {
+            return given.clone();
+        }
+        let mut count = self.requests.fetch_add(1, Ordering::Relaxed);
+        let mut text = [0_u8; 32];
+        let mut at = text.len();
+        loop {
+            at -= 1;
+            let digit = u8::try_from(count % 10).unwrap_or_default();
+            if let Some(place) = text.get_mut(at) {
+                *place = b'0' + digit;
+            }
+            count /= 10;
+            if count == 0 {
+                break;
+            }
+        }
+        let from = at.saturating_sub(self.nonce.len());
+        if let Some(place) = text.get_mut(from..at) {
+            place.copy_from_slice(self.nonce.as_bytes());
+        }
+        let id = text.get(from..).unwrap_or_default();
+        HeaderValue::from_bytes(id).unwrap_or(HeaderValue::from_static("0"))
+    }
+}
+
+/// Whether web pages may read the response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pages {
+    Allowed,
+    Refused,
+}
+
+fn turn_away(refused: Refused, era: Era) -> Response<Body> {
+    let (status, message) = match refused {
+        Refused::Malformed => (StatusCode::BAD_REQUEST, "Bad Request: more than one Host"),
+        Refused::Host => (StatusCode::FORBIDDEN, "Forbidden - Host not allowed"),
+        Refused::Origin => (StatusCode::FORBIDDEN, "Forbidden - Origin not allowed"),
+    };
+    refuse(status, era, message)
+}
+
+fn repeated_header(repeated: inbound::Repeated, era: Era) -> Response<Body> {
+    refuse(StatusCode::BAD_REQUEST, era, &format!("Bad Request: {} must not be repeated", repeated.0))
+}
+
+/// The rest of the body is not read, so the connection cannot go on.
+fn no_body(error: BodyError, era: Era) -> Response<Body> {
+    let (status, message) = match error {
+        BodyError::Large => (StatusCode::PAYLOAD_TOO_LARGE, "Payload Too Large"),
+        BodyError::Slow => (StatusCode::REQUEST_TIMEOUT, "Request Timeout: the body took too long"),
+        BodyError::Broken => (StatusCode::BAD_REQUEST, "Bad Request: the body broke off"),
+    };
+    let mut response = refuse(status, era, message);
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+fn not_allowed(allow: &'static str) -> Response<Body> {
+    let mut response = refuse(StatusCode::METHOD_NOT_ALLOWED, Era::Legacy, "Method not allowed");
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
+    response
+}
