@@ -228,6 +228,18 @@ impl Receipt {
         Self(Some(Box::new(settle)))
     }
 
+    /// Several as one.
+    pub fn all(receipts: Vec<Self>) -> Option<Self> {
+        if receipts.is_empty() {
+            return None;
+        }
+        Some(Self::new(move |safe| {
+            if safe {
+                receipts.into_iter().for_each(Self::commit);
+            }
+        }))
+    }
+
     /// The bytes are safe.
     pub fn commit(mut self) {
         if let Some(settle) = self.0.take() {
