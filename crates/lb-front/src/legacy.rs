@@ -1,11 +1,11 @@
 //! The contract of 2024-11-05 to 2025-11-25: sessions, and requests in both directions.
 
-mod batch;
-mod initialize;
+pub(crate) mod batch;
+pub(crate) mod initialize;
 
 use std::sync::Arc;
 
-use lb_exchange::{Answer, Busy, Call, Cancel, Seat};
+use lb_exchange::{Answer, Busy, Call, Cancel, Mount, Seat};
 use lb_wire::revision::{Era, Revision, code, method};
 use lb_wire::{Id, Message, Raw, Shape, compose};
 
@@ -24,7 +24,7 @@ impl Front {
             Ok(seat) => seat,
             Err(reply) => return reply,
         };
-        match self.take(&seat, request, message) {
+        match self.take(&seat, &request.mount, message) {
             Taken::Nothing => Reply::accepted(),
             Taken::Answer(answer, status) => Reply::json(status, &answer),
             Taken::Call(running) => {
@@ -63,20 +63,20 @@ impl Front {
     }
 
     /// One message of a seated client.
-    pub(crate) fn take(&self, seat: &Arc<dyn Seat>, request: &Request<'_>, message: Message) -> Taken {
+    pub(crate) fn take(&self, seat: &Arc<dyn Seat>, mount: &Mount, message: Message) -> Taken {
         match (message.shape(), message.id().cloned()) {
             (Shape::Notification, _) | (Shape::Request, None) => notified(&**seat, message),
             (Shape::Result | Shape::Error, id) => answered(&**seat, id, &message),
-            (Shape::Request, Some(id)) => self.requested(seat, request, message, id),
+            (Shape::Request, Some(id)) => self.requested(seat, mount, message, id),
         }
     }
 
-    fn requested(&self, seat: &Arc<dyn Seat>, request: &Request<'_>, message: Message, id: Id) -> Taken {
+    fn requested(&self, seat: &Arc<dyn Seat>, mount: &Mount, message: Message, id: Id) -> Taken {
         if message.method() == method::PING {
             return Taken::Answer(compose::result(&id, &Raw::empty_object()), 200);
         }
         let method = message.method_text();
-        let call = Call { caller: seat.caller().clone(), mount: request.mount.clone(), message, headers: Vec::new() };
+        let call = Call { caller: seat.caller().clone(), mount: mount.clone(), message, headers: Vec::new() };
         let exchange = seat.clone().open(call);
         let client = Client::Legacy(seat.clone());
         match Running::start(id.clone(), &method, exchange, client, &self.shared.settings) {

@@ -5,6 +5,7 @@
 
 mod accept;
 mod calls;
+mod connection;
 mod convert;
 mod era;
 mod front;
@@ -21,6 +22,7 @@ mod stream;
 mod watch;
 
 pub use accept::Accept;
+pub use connection::{Connection, Outgoing};
 pub use era::era_of_header;
 pub use front::{Front, Headers, Request};
 pub use reply::{Frame, Frames, Reply, error_body};

@@ -144,7 +144,7 @@ impl Open {
             return Reply::accepted();
         }
         let body = compose::array(answers.iter()).bytes().clone();
-        Reply::Json { status: 200, body, session: None, receipt: all(receipts) }
+        Reply::Json { status: 200, body, session: None, receipt: Receipt::all(receipts) }
     }
 
     fn into_frames(mut self, start: Start) -> Frames {
@@ -177,16 +177,4 @@ fn single(ended: Ended) -> Reply {
         }
         None => Reply::Empty { status: ended.status },
     }
-}
-
-/// Several receipts as one.
-fn all(receipts: Vec<Receipt>) -> Option<Receipt> {
-    if receipts.is_empty() {
-        return None;
-    }
-    Some(Receipt::new(move |safe| {
-        if safe {
-            receipts.into_iter().for_each(Receipt::commit);
-        }
-    }))
 }

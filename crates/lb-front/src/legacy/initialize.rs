@@ -1,6 +1,6 @@
 //! `initialize`: a client introduces itself and is seated.
 
-use lb_exchange::{Caller, Capabilities, Hello, Refusal, Welcome};
+use lb_exchange::{Caller, Capabilities, Hello, Mount, Principal, Refusal, Welcome};
 use lb_wire::revision::{Era, Revision, code};
 use lb_wire::{Id, Kind, Message, Raw, compose};
 
@@ -19,7 +19,7 @@ impl Front {
             let message = "Invalid Request: this session is already initialized";
             return Reply::refuse(Era::Legacy, Some(&id), 400, code::INVALID_REQUEST, message);
         }
-        let hello = match hello(request, message) {
+        let hello = match hello(request.principal.clone(), request.mount.clone(), message) {
             Ok(hello) => hello,
             Err(why) => return Reply::refuse(Era::Legacy, Some(&id), 400, code::INVALID_PARAMS, why),
         };
@@ -48,19 +48,19 @@ impl Front {
 }
 
 /// What a client says about itself.
-pub(crate) fn hello(request: &Request<'_>, message: Message) -> Result<Hello, &'static str> {
+pub(crate) fn hello(principal: Principal, mount: Mount, message: Message) -> Result<Hello, &'static str> {
     let version = message.member("protocolVersion");
     let Some(version) = version.as_ref().and_then(Raw::to_text) else {
         return Err("Invalid params: initialize needs a protocolVersion");
     };
     let object = |name| message.member(name).filter(|raw| raw.kind() == Kind::Object);
     let caller = Caller {
-        principal: request.principal.clone(),
+        principal,
         revision: Revision::negotiate_legacy(&version),
         capabilities: object("capabilities").map_or_else(Capabilities::none, Capabilities),
         client_info: object("clientInfo"),
     };
-    Ok(Hello { caller, mount: request.mount.clone(), message })
+    Ok(Hello { caller, mount, message })
 }
 
 fn welcomed(id: &Id, welcome: Welcome, accept: Accept) -> Reply {

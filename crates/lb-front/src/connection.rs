@@ -1,0 +1,367 @@
+//! A connection that is a session: lines in, lines out, both eras at once, as on stdio.
+//!
+//! Polled by its transport and nothing else: no tasks, and no line is taken in while many wait to go out.
+
+mod turn;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use lb_exchange::{BoxFuture, Cancel, Desk, Mount, Principal, Receipt, Refusal, Seat, Welcome};
+use lb_wire::revision::method::{self, MethodFacts};
+use lb_wire::revision::{Era, Revision, code};
+use lb_wire::{Id, Line, Message, MessageError, Raw, Shape, compose};
+use tokio::time::Instant;
+
+use self::turn::Turn;
+use crate::era::META_VERSION;
+use crate::front::Front;
+use crate::legacy::{Taken, batch, initialize};
+use crate::modern;
+use crate::registry::Alarm;
+use crate::reply::error_message;
+use crate::running::{Client, Ended, Running, Said};
+
+/// A line for the client.
+#[derive(Debug)]
+pub struct Outgoing {
+    /// The line.
+    pub line: Line,
+    /// To be committed when the line has been written and flushed.
+    pub receipt: Option<Receipt>,
+}
+
+/// One client on a connection that is its session. Dropping it cancels everything and ends the session.
+pub struct Connection {
+    front: Front,
+    mount: Mount,
+    principal: Principal,
+    seat: Option<Arc<dyn Seat>>,
+    /// The client is being seated.
+    hello: Option<(Id, BoxFuture<'static, Result<Welcome, Refusal>>)>,
+    /// Calls of modern requests.
+    desk: Arc<Desk>,
+    turns: FuturesUnordered<Turn>,
+    /// How many calls run, not counting the listen.
+    working: usize,
+    listens: bool,
+    batches: HashMap<u64, Batch>,
+    batches_ever: u64,
+    out: VecDeque<Outgoing>,
+    /// No more lines come; calls may go on until then.
+    closing: Option<(Instant, Alarm)>,
+    over: bool,
+}
+
+#[derive(Default)]
+struct Batch {
+    open: usize,
+    answers: Vec<Raw>,
+    receipts: Vec<Receipt>,
+}
+
+impl Front {
+    /// A client on a connection that is its session.
+    pub fn connection(&self, principal: Principal, mount: Mount) -> Connection {
+        Connection {
+            front: self.clone(),
+            mount,
+            principal,
+            seat: None,
+            hello: None,
+            desk: Arc::default(),
+            turns: FuturesUnordered::new(),
+            working: 0,
+            listens: false,
+            batches: HashMap::new(),
+            batches_ever: 0,
+            out: VecDeque::new(),
+            closing: None,
+            over: false,
+        }
+    }
+}
+
+impl Connection {
+    /// Lines that may wait to go out before no more are taken in.
+    const OUT_MAX: usize = 64;
+
+    /// Whether a line may be taken in now. Not while the client is being seated: what it sends next depends on that.
+    pub fn wants_line(&self) -> bool {
+        self.hello.is_none() && self.out.len() < Self::OUT_MAX && self.closing.is_none() && !self.over
+    }
+
+    /// Takes in one line. [`Connection::poll_line`] must be called afterwards.
+    pub fn take_line(&mut self, line: Bytes) {
+        if line.trim_ascii().is_empty() {
+            return;
+        }
+        match Message::scan(line.clone()) {
+            Ok(message) => self.take(message),
+            Err(MessageError::Scan(error)) => {
+                self.refuse(Era::Legacy, None, code::PARSE_ERROR, &format!("Parse error: {error}"));
+            }
+            Err(MessageError::Shape { why, id }) => match Message::batch(&line) {
+                Ok(Some(members)) => self.take_batch(members),
+                _ => self.refuse(Era::Legacy, id.as_ref(), code::INVALID_REQUEST, &format!("Invalid Request: {why}")),
+            },
+        }
+    }
+
+    /// No more lines will come. Calls may go on for a while; then everything is cancelled and the session ends.
+    pub fn finish(&mut self) {
+        let due = Instant::now() + self.front.shared.settings.grace;
+        self.closing.get_or_insert_with(|| (due, Alarm::new(due)));
+    }
+
+    /// The next line to write; `None` when everything is over after [`Connection::finish`].
+    pub fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Outgoing>> {
+        loop {
+            if let Some(outgoing) = self.out.pop_front() {
+                return Poll::Ready(Some(outgoing));
+            }
+            if self.over {
+                return Poll::Ready(None);
+            }
+            if self.poll_hello(cx).is_ready() {
+                continue;
+            }
+            match self.turns.poll_next_unpin(cx) {
+                Poll::Ready(Some((said, turn))) => self.say(said, turn),
+                Poll::Ready(None) | Poll::Pending => std::task::ready!(self.poll_closing(cx)),
+            }
+        }
+    }
+
+    /// The next line to write; `None` when everything is over.
+    ///
+    /// Cancel safe: yes.
+    pub async fn next_line(&mut self) -> Option<Outgoing> {
+        std::future::poll_fn(|cx| self.poll_line(cx)).await
+    }
+
+    /// Ready when something has changed.
+    fn poll_hello(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some((id, begin)) = &mut self.hello else { return Poll::Pending };
+        let outcome = std::task::ready!(begin.as_mut().poll(cx));
+        let answer = match outcome {
+            Ok(welcome) => {
+                self.seat = Some(welcome.seat);
+                compose::result(id, &welcome.result)
+            }
+            Err(refusal) => compose::error(id, &refusal.error.raw),
+        };
+        self.hello = None;
+        self.put(answer, None);
+        Poll::Ready(())
+    }
+
+    /// Ready when everything is over.
+    fn poll_closing(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some((due, alarm)) = &mut self.closing else { return Poll::Pending };
+        let idle = self.working == 0 && self.hello.is_none();
+        if !idle {
+            std::task::ready!(alarm.poll(*due, cx));
+        }
+        self.end();
+        Poll::Ready(())
+    }
+
+    fn end(&mut self) {
+        if !std::mem::replace(&mut self.over, true) {
+            self.hello = None;
+            self.desk.clear(&Cancel::SessionEnd);
+            // Dropping an exchange before its end cancels it.
+            self.turns = FuturesUnordered::new();
+            if let Some(seat) = &self.seat {
+                seat.end(Cancel::SessionEnd);
+            }
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        let facts = method::facts(message.method().as_bytes());
+        match message.shape() {
+            Shape::Request if self.is_modern(&message, facts) => self.take_modern(message, facts),
+            Shape::Request if message.method() == method::INITIALIZE => self.take_hello(message),
+            Shape::Notification if message.method() == method::CANCELLED => self.take_cancel(&message),
+            Shape::Notification if message.method() == method::INITIALIZED => {
+                self.take_legacy(message, None);
+                self.listen();
+            }
+            Shape::Request | Shape::Notification | Shape::Result | Shape::Error => self.take_legacy(message, None),
+        }
+    }
+
+    /// Modern requests say so; before a session there are also methods that no legacy client sends.
+    fn is_modern(&self, message: &Message, facts: Option<&MethodFacts>) -> bool {
+        let only_modern = facts.is_some_and(|facts| Revision::LATEST_LEGACY < facts.first);
+        message.meta(META_VERSION).is_some() || (self.seat.is_none() && only_modern)
+    }
+
+    fn take_modern(&mut self, message: Message, facts: Option<&MethodFacts>) {
+        let Some(id) = message.id().cloned() else { return };
+        let caller = match modern::check(None, facts, &message, self.principal.clone()) {
+            Ok(caller) => caller,
+            Err(fault) => return self.put(fault.answer(&id), None),
+        };
+        let client = Client::Modern(Some(self.desk.clone()));
+        match self.front.modern_call(id, caller, self.mount.clone(), Vec::new(), message, client) {
+            Ok(running) => self.run(running, None),
+            Err(answer) => self.put(answer, None),
+        }
+    }
+
+    fn take_hello(&mut self, message: Message) {
+        let Some(id) = message.id().cloned() else { return };
+        if self.seat.is_some() || self.hello.is_some() {
+            let message = "Invalid Request: this session is already initialized";
+            return self.refuse(Era::Legacy, Some(&id), code::INVALID_REQUEST, message);
+        }
+        match initialize::hello(self.principal.clone(), self.mount.clone(), message) {
+            Ok(hello) => {
+                let front = self.front.clone();
+                self.hello = Some((id, Box::pin(async move { front.begin(hello).await })));
+            }
+            Err(why) => self.refuse(Era::Legacy, Some(&id), code::INVALID_PARAMS, why),
+        }
+    }
+
+    fn take_cancel(&mut self, message: &Message) {
+        let Some(id) = message.member("requestId").as_ref().and_then(Id::from_raw) else { return };
+        let why = || Cancel::Said(message.member("reason"));
+        if !self.desk.cancel(&id, why())
+            && let Some(seat) = &self.seat
+        {
+            seat.desk().cancel(&id, why());
+        }
+    }
+
+    fn take_legacy(&mut self, message: Message, batch: Option<u64>) {
+        let Some(seat) = &self.seat else { return self.unseated(&message) };
+        match self.front.take(seat, &self.mount, message) {
+            Taken::Nothing => {}
+            Taken::Answer(answer, _) => match batch {
+                Some(number) => self.batches.entry(number).or_default().answers.push(answer),
+                None => self.put(answer, None),
+            },
+            Taken::Call(running) => self.run(*running, batch),
+        }
+    }
+
+    /// Before `initialize` only a ping is answered.
+    fn unseated(&mut self, message: &Message) {
+        match message.id() {
+            Some(id) if message.shape() == Shape::Request && message.method() == method::PING => {
+                self.put(compose::result(id, &Raw::empty_object()), None);
+            }
+            Some(id) if message.shape() == Shape::Request => {
+                let why = "Invalid Request: send an initialize request first";
+                self.refuse(Era::Legacy, Some(id), code::INVALID_REQUEST, why);
+            }
+            _ => {}
+        }
+    }
+
+    fn take_batch(&mut self, members: Vec<Bytes>) {
+        let allowed = self.seat.as_ref().is_some_and(|seat| seat.caller().revision.batches());
+        let sorted = if allowed { batch::sort(members) } else { None };
+        let Some(sorted) = sorted else {
+            let why = "Invalid Request: batches of 1 to 64 members belong to sessions of 2025-03-26";
+            return self.refuse(Era::Legacy, None, code::INVALID_REQUEST, why);
+        };
+        self.batches_ever += 1;
+        let number = self.batches_ever;
+        self.batches.insert(number, Batch { answers: sorted.errors, ..Batch::default() });
+        for message in sorted.messages {
+            if message.shape() == Shape::Request {
+                self.take_legacy(message, Some(number));
+            } else {
+                self.take(message);
+            }
+        }
+        self.close_batch(number);
+    }
+
+    /// Sends the answers of a batch once it has all of them.
+    fn close_batch(&mut self, number: u64) {
+        if self.batches.get(&number).is_none_or(|batch| batch.open != 0) {
+            return;
+        }
+        let Some(batch) = self.batches.remove(&number) else { return };
+        if !batch.answers.is_empty() {
+            self.put(compose::array(batch.answers.iter()), Receipt::all(batch.receipts));
+        }
+    }
+
+    fn run(&mut self, running: Running, batch: Option<u64>) {
+        self.working += 1;
+        if let Some(number) = batch {
+            self.batches.entry(number).or_default().open += 1;
+        }
+        self.turns.push(Turn::new(running, batch));
+    }
+
+    /// What belongs to no request comes unasked once the client is ready for it.
+    fn listen(&mut self) {
+        if let (false, Some(seat)) = (self.listens, &self.seat) {
+            self.listens = true;
+            let client = Client::Legacy(seat.clone());
+            self.turns.push(Turn::new(Running::listen(seat.listen(), client, &self.front.shared.settings), None));
+        }
+    }
+
+    fn say(&mut self, said: Said, turn: Turn) {
+        let batch = turn.batch();
+        match said {
+            Said::Note(line) | Said::Ask(line) => self.out.push_back(Outgoing { line, receipt: None }),
+            Said::Pause(_) => {}
+            Said::End(ended) => {
+                self.working -= usize::from(turn.is_call());
+                self.ended(ended, batch);
+            }
+        }
+        if !turn.is_over() {
+            self.turns.push(turn);
+        }
+    }
+
+    fn ended(&mut self, ended: Ended, batch: Option<u64>) {
+        let Some(number) = batch else {
+            if let Some(answer) = ended.answer {
+                self.put(answer, ended.receipt);
+            }
+            return;
+        };
+        if let Some(batch) = self.batches.get_mut(&number) {
+            batch.open -= 1;
+            batch.answers.extend(ended.answer);
+            batch.receipts.extend(ended.receipt);
+        }
+        self.close_batch(number);
+    }
+
+    fn put(&mut self, message: Raw, receipt: Option<Receipt>) {
+        self.out.push_back(Outgoing { line: message.into_line(), receipt });
+    }
+
+    fn refuse(&mut self, era: Era, id: Option<&Id>, code: i64, message: &str) {
+        self.put(error_message(era, id, code, message, None), None);
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Connection({} calls)", self.working)
+    }
+}
