@@ -91,11 +91,11 @@ async fn serve(settings: Serve, servers: Vec<ServerSpec>) -> Result<(), Failure>
     let tasks = Tasks::default();
     let gateway = gateway(servers, &tasks)?;
     let front = Arc::new(Front::new(Arc::new(gateway.clone()), lb_front::Settings::default()));
-    let http = lb_http::Settings {
-        allowed_hosts: settings.allow_host,
-        allowed_origins: settings.allow_origin,
-        ..lb_http::Settings::default()
-    };
+    let mut http = lb_http::Settings::default();
+    http.allowed_hosts.extend(settings.allow_host.iter().map(|host| host.to_ascii_lowercase()));
+    http.allowed_origins = settings.allow_origin;
+    let counted = gateway.clone();
+    http.health = Some(Arc::new(move || vec![("activeSessions", counted.sessions().into())]));
     eprint!("{text}");
     lb_http::serve(listener, front, http, tasks.clone(), signal()).await;
     close(&gateway, &tasks).await;
