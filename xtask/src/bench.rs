@@ -7,7 +7,6 @@ mod aims;
 mod load;
 mod targets;
 
-use std::fs;
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -147,14 +146,4 @@ fn print(results: &Results) {
         };
         println!("{:<60} {:>9} {:>9}  {verdict}", aim.name, shown(aim.value, 2), aim.aim);
     }
-}
-
-/// A folder for the run's config files and logs, emptied first.
-fn fresh_folder() -> Result<std::path::PathBuf> {
-    let folder = workspace::metadata()?.target_directory.join("bench");
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
-    }
-    fs::create_dir_all(&folder)?;
-    Ok(folder)
 }

@@ -199,16 +199,20 @@ pub struct Programs {
     landbridge: Option<PathBuf>,
     driver: Option<String>,
     out: PathBuf,
+    /// Two runs in one folder would score each other's results.
+    _alone: fs::File,
 }
 
 impl Programs {
     fn build(ways: &[Way], driver: Option<String>) -> Result<Self> {
+        let (out, alone) = workspace::exclusive_folder("conformance")?;
         let through = ways.iter().any(|way| *way != Way::Direct);
         Ok(Self {
             fixture: workspace::build_bin("lb-peers", "fixture", "dev")?,
             landbridge: through.then(|| workspace::build_bin("landbridge", "landbridge", "dev")).transpose()?,
             driver,
-            out: workspace::metadata()?.target_directory.join("conformance"),
+            out,
+            _alone: alone,
         })
     }
 

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
 use crate::sh;
-use crate::workspace::{cargo, metadata};
+use crate::workspace::{cargo, root};
 
 /// A test that runs longer is ended; the same as `.config/nextest.toml` says.
 const TEST_DURATION_MAX: Duration = Duration::from_secs(60);
@@ -63,20 +63,28 @@ pub fn run(env: &[(&str, &Path)]) -> Result<Report> {
 }
 
 fn with_nextest(env: &[(&str, &Path)]) -> Result<Report> {
-    let junit = metadata()?.target_directory.join("nextest/default/junit.xml");
+    // nextest keeps its reports below the workspace, wherever the build itself goes.
+    let junit = root().join("target/nextest/default/junit.xml");
     match std::fs::remove_file(&junit) {
         Ok(()) => {}
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(error).with_context(|| format!("cannot remove {}", junit.display())),
     }
     let mut command = cargo();
-    command.args(["nextest", "run", "--workspace", "--no-tests", "pass"]).envs(env.iter().copied());
+    command.args(["nextest", "run", "--workspace"]).envs(env.iter().copied());
     let status = command.status().context("cannot start cargo nextest")?;
-    match std::fs::read_to_string(&junit) {
-        Ok(xml) => Ok(Report { tests: parse_junit(&xml) }),
-        Err(_) if status.success() => Ok(Report::default()),
-        Err(_) => bail!("cargo nextest: {status}"),
+    let xml = std::fs::read_to_string(&junit)
+        .with_context(|| format!("cargo nextest ended with {status} and left no {}", junit.display()))?;
+    let report = Report { tests: parse_junit(&xml) };
+    // The two accounts must agree, or one of them was read wrongly.
+    if report.tests.is_empty() || status.success() != (report.failed() == 0) {
+        bail!(
+            "cargo nextest ended with {status}, its report has {} passed, {} failed",
+            report.passed(),
+            report.failed()
+        );
     }
+    Ok(report)
 }
 
 /// Reads the test cases of a JUnit file as cargo-nextest writes it.
@@ -142,6 +150,9 @@ fn alone(env: &[(&str, &Path)]) -> Result<Report> {
         }
     });
     let tests = tests.into_inner().map_err(|_| anyhow::anyhow!("a test worker panicked"))?;
+    if tests.is_empty() {
+        bail!("the test binaries hold no tests");
+    }
     Ok(Report { tests })
 }
 

@@ -1,5 +1,6 @@
 //! Where things are: the repository, its packages, the programs cargo built, the cache.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -30,6 +31,18 @@ pub fn cache() -> Result<PathBuf> {
         }
     };
     Ok(base.join("landbridge"))
+}
+
+/// A folder below the target folder that is ours alone while the returned lock lives; others wait their turn.
+pub fn exclusive_folder(name: &str) -> Result<(PathBuf, File)> {
+    let folder = metadata()?.target_directory.join(name);
+    std::fs::create_dir_all(&folder)?;
+    let lock = File::create(folder.join(".lock"))?;
+    if lock.try_lock().is_err() {
+        eprintln!("waiting for another run that uses {}", folder.display());
+        lock.lock()?;
+    }
+    Ok((folder, lock))
 }
 
 /// What `cargo metadata` says, cut down to what the checks read.

@@ -1,6 +1,6 @@
 //! What is measured: the programs, how they are started, and which stand side by side.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -30,17 +30,24 @@ pub enum Setting {
     HttpHttpJson,
     HttpHttpModern,
     HttpStdioLegacy,
+    HttpStdioModern,
     StdioStdio,
 }
 
 impl Setting {
-    pub const ALL: &[Self] =
-        &[Self::HttpHttpLegacy, Self::HttpHttpJson, Self::HttpHttpModern, Self::HttpStdioLegacy, Self::StdioStdio];
+    pub const ALL: &[Self] = &[
+        Self::HttpHttpLegacy,
+        Self::HttpHttpJson,
+        Self::HttpHttpModern,
+        Self::HttpStdioLegacy,
+        Self::HttpStdioModern,
+        Self::StdioStdio,
+    ];
 
     pub fn path(self) -> &'static str {
         match self {
             Self::HttpHttpLegacy | Self::HttpHttpJson | Self::HttpHttpModern => "http-http",
-            Self::HttpStdioLegacy => "http-stdio",
+            Self::HttpStdioLegacy | Self::HttpStdioModern => "http-stdio",
             Self::StdioStdio => "stdio-stdio",
         }
     }
@@ -49,7 +56,7 @@ impl Setting {
         match self {
             Self::HttpHttpLegacy | Self::HttpStdioLegacy | Self::StdioStdio => "legacy",
             Self::HttpHttpJson => "legacy-json",
-            Self::HttpHttpModern => "modern",
+            Self::HttpHttpModern | Self::HttpStdioModern => "modern",
         }
     }
 
@@ -57,7 +64,7 @@ impl Setting {
     pub fn hop(self) -> Option<&'static str> {
         match self {
             Self::HttpHttpLegacy | Self::HttpHttpJson | Self::HttpHttpModern => Some("route"),
-            Self::HttpStdioLegacy => Some("rawstdio"),
+            Self::HttpStdioLegacy | Self::HttpStdioModern => Some("rawstdio"),
             Self::StdioStdio => None,
         }
     }
@@ -66,7 +73,7 @@ impl Setting {
     pub fn added_max(self) -> f64 {
         match self {
             Self::HttpHttpLegacy | Self::HttpHttpJson | Self::HttpHttpModern => 1.3,
-            Self::HttpStdioLegacy | Self::StdioStdio => 1.5,
+            Self::HttpStdioLegacy | Self::HttpStdioModern | Self::StdioStdio => 1.5,
         }
     }
 }
@@ -78,7 +85,10 @@ pub struct Bench {
     rawproxy: PathBuf,
     rawstdio: PathBuf,
     landbridge: Option<PathBuf>,
+    /// Config files and logs.
     folder: PathBuf,
+    /// Two runs at once would measure each other.
+    _alone: std::fs::File,
 }
 
 /// Started servers and what `mcpload compare` is told about them. Servers end when this is dropped.
@@ -96,13 +106,15 @@ impl Bench {
             }
             Ok(path)
         };
+        let (folder, alone) = workspace::exclusive_folder("bench")?;
         Ok(Self {
             mcpload: build("mcpload", "mcpload")?,
             echo: build("echo-mcp", "echo-mcp")?,
             rawproxy: build("limits", "rawproxy")?,
             rawstdio: build("limits", "rawstdio")?,
             landbridge: (!floors).then(|| build("landbridge", "landbridge")).transpose()?,
-            folder: super::fresh_folder()?,
+            folder,
+            _alone: alone,
         })
     }
 
@@ -118,7 +130,7 @@ impl Bench {
             }
             return Ok(running);
         }
-        let era = if setting == Setting::HttpHttpModern { "modern" } else { "legacy" };
+        let era = if setting.wire() == "modern" { "modern" } else { "legacy" };
         let mut echo = Command::new(&self.echo);
         echo.args(["http", "127.0.0.1:0"]);
         if setting == Setting::HttpHttpJson {
@@ -127,7 +139,7 @@ impl Bench {
         let echo = self.server(&mut echo, "echo")?;
         let at = echo.url.clone();
         running.add("direct", era, "/mcp", echo);
-        let upstream = if setting == Setting::HttpStdioLegacy {
+        let upstream = if setting.path() == "http-stdio" {
             let mut hop = Command::new(&self.rawstdio);
             hop.arg("127.0.0.1:0").arg(&self.echo).arg("stdio");
             running.add("rawstdio", era, "/mcp", self.server(&mut hop, "rawstdio")?);
@@ -227,7 +239,7 @@ impl Bench {
     }
 
     fn log(&self, name: &str) -> PathBuf {
-        Path::new(&self.folder).join(format!("{name}.log"))
+        self.folder.join(format!("{name}.log"))
     }
 
     fn mcpload_text(&self, command: &mut Command) -> Result<String> {

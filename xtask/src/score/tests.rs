@@ -70,3 +70,13 @@ fn a_folder_without_checks_is_void_and_folders_below_are_read() {
     let sum = score(&run, None);
     assert_eq!((sum.passed, sum.failed, sum.void), (1, 0, vec!["crashed".to_owned()]));
 }
+
+#[test]
+fn two_results_of_one_scenario_are_refused() {
+    // Two runs into one folder once made a scenario void that both had passed.
+    let dir = tempfile::tempdir().unwrap();
+    for stamp in ["684", "620"] {
+        std::fs::create_dir_all(dir.path().join(format!("server-twice-2026-11-15T21-42-52-{stamp}Z"))).unwrap();
+    }
+    assert!(read(dir.path()).unwrap_err().to_string().ends_with("holds two results of twice"));
+}
