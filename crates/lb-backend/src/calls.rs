@@ -34,13 +34,6 @@ impl Calls {
         Self(Mutex::new(Table { open: BTreeMap::new(), next: 1, closed: None }))
     }
 
-    /// An id for a request that is not tracked here.
-    pub fn id(&self) -> u64 {
-        let mut table = self.0.lock();
-        table.next += 1;
-        table.next - 1
-    }
-
     /// Opens a slot, or says why the connection is gone.
     pub fn open(&self, names: Names, eligible: bool) -> Result<(u64, Arc<Slot>), Raw> {
         let mut table = self.0.lock();

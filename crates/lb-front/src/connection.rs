@@ -5,6 +5,8 @@
 mod turn;
 
 use std::collections::{HashMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -46,8 +48,10 @@ pub struct Connection {
     /// Calls of modern requests.
     desk: Arc<Desk>,
     turns: FuturesUnordered<Turn>,
-    /// How many calls run, not counting the listen.
+    /// How many calls run.
     working: usize,
+    /// What belongs to no request. Apart from the calls, because what came before an end must go out before it.
+    ear: Option<Turn>,
     listens: bool,
     batches: HashMap<u64, Batch>,
     batches_ever: u64,
@@ -76,6 +80,7 @@ impl Front {
             desk: Arc::default(),
             turns: FuturesUnordered::new(),
             working: 0,
+            ear: None,
             listens: false,
             batches: HashMap::new(),
             batches_ever: 0,
@@ -112,6 +117,12 @@ impl Connection {
         }
     }
 
+    /// Answers a line that was too long to be taken in.
+    pub fn refuse_line(&mut self, id: Option<&Id>, line_bytes_max: usize) {
+        let why = format!("Invalid Request: a line is longer than {line_bytes_max} bytes");
+        self.refuse(Era::Legacy, id, code::INVALID_REQUEST, &why);
+    }
+
     /// No more lines will come. Calls may go on for a while; then everything is cancelled and the session ends.
     pub fn finish(&mut self) {
         let due = Instant::now() + self.front.shared.settings.grace;
@@ -127,11 +138,15 @@ impl Connection {
             if self.over {
                 return Poll::Ready(None);
             }
-            if self.poll_hello(cx).is_ready() {
+            if self.poll_hello(cx).is_ready() || self.poll_ear(cx).is_ready() {
                 continue;
             }
             match self.turns.poll_next_unpin(cx) {
-                Poll::Ready(Some((said, turn))) => self.say(said, turn),
+                Poll::Ready(Some((said, turn))) => {
+                    // A server that says "the list changed" and then answers may have done both since the ear was asked.
+                    while let (Said::End(_), Poll::Ready(())) = (&said, self.poll_ear(cx)) {}
+                    self.say(said, turn);
+                }
                 Poll::Ready(None) | Poll::Pending => std::task::ready!(self.poll_closing(cx)),
             }
         }
@@ -142,6 +157,17 @@ impl Connection {
     /// Cancel safe: yes.
     pub async fn next_line(&mut self) -> Option<Outgoing> {
         std::future::poll_fn(|cx| self.poll_line(cx)).await
+    }
+
+    /// Ready when something was heard that belongs to no request.
+    fn poll_ear(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(ear) = &mut self.ear else { return Poll::Pending };
+        let (said, turn) = std::task::ready!(Pin::new(ear).poll(cx));
+        self.ear = (!turn.is_over()).then_some(turn);
+        if let Said::Note(line) | Said::Ask(line) = said {
+            self.out.push_back(Outgoing { line, receipt: None });
+        }
+        Poll::Ready(())
     }
 
     /// Ready when something has changed.
@@ -177,6 +203,7 @@ impl Connection {
             self.desk.clear(&Cancel::SessionEnd);
             // Dropping an exchange before its end cancels it.
             self.turns = FuturesUnordered::new();
+            self.ear = None;
             if let Some(seat) = &self.seat {
                 seat.end(Cancel::SessionEnd);
             }
@@ -311,7 +338,7 @@ impl Connection {
         if let (false, Some(seat)) = (self.listens, &self.seat) {
             self.listens = true;
             let client = Client::Legacy(seat.clone());
-            self.turns.push(Turn::new(Running::listen(seat.listen(), client, &self.front.shared.settings), None));
+            self.ear = Some(Turn::new(Running::listen(seat.listen(), client, &self.front.shared.settings), None));
         }
     }
 

@@ -1,17 +1,8 @@
 //! The stdio transport: lines in, lines out; stdout belongs to the protocol.
+//!
+//! No task and no channel: one future reads, lets the front work, and writes. Knows nothing of what the lines say.
 
-use std::future::Future;
-use std::io;
+mod ends;
+mod serve;
 
-use lb_exchange::{Mount, Principal};
-use lb_front::Front;
-
-/// Serves one client on stdin and stdout.
-pub async fn serve(
-    _front: &Front,
-    _mount: Mount,
-    _who: Principal,
-    _shutdown: impl Future<Output = ()>,
-) -> io::Result<()> {
-    Err(io::Error::other("stdio"))
-}
+pub use serve::serve;

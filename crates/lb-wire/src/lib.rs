@@ -4,6 +4,7 @@
 //! who is talking to whom.
 
 mod line;
+mod lines;
 mod message;
 mod raw;
 mod scan;
@@ -17,6 +18,7 @@ pub mod splice;
 pub mod sse;
 
 pub use line::Line;
+pub use lines::{LineTooLong, Lines};
 pub use message::{Message, MessageError, Shape};
 pub use raw::{Id, Raw, Span};
 pub use text::Text;

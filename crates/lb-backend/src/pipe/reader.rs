@@ -5,16 +5,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use lb_exchange::{End, ErrorBody, Outcome, Whence};
 use lb_wire::revision::code;
-use lb_wire::Message;
+use lb_wire::{Id, LineTooLong, Lines, Message};
 use tokio_util::io::poll_read_buf;
 
 use super::{Input, Pipe};
 
 /// Longest line that is taken from a server.
-const LINE_MAX: usize = 16 << 20;
+const LINE_BYTES_MAX: usize = 16 << 20;
 /// How much is read at once.
 const CHUNK: usize = 64 << 10;
 /// Lines handled before other tasks get their turn.
@@ -24,19 +24,15 @@ const LINES_PER_TURN: usize = 128;
 pub struct Reader {
     pipe: Arc<Pipe>,
     input: Input,
-    buffer: BytesMut,
-    /// How much of the buffer is known to hold no line end.
-    searched: usize,
-    /// Inside a line that is too long: everything up to its end is thrown away.
-    skipping: bool,
+    lines: Lines,
 }
 
 impl Reader {
     pub fn new(pipe: Arc<Pipe>, input: Input) -> Self {
-        Self { pipe, input, buffer: BytesMut::new(), searched: 0, skipping: false }
+        Self { pipe, input, lines: Lines::new(LINE_BYTES_MAX) }
     }
 
-    /// Runs until the server closes its output, or we close its input.
+    /// Runs until the server closes its output.
     pub async fn run(mut self) -> Arc<Pipe> {
         poll_fn(|cx| self.poll(cx)).await;
         self.pipe
@@ -48,8 +44,9 @@ impl Reader {
             Poll::Ready(_) | Poll::Pending => {}
         }
         for _ in 0..LINES_PER_TURN {
-            match self.take_line() {
-                Some(line) => self.take(line),
+            match self.lines.next_line() {
+                Some(Ok(line)) => self.take(line),
+                Some(Err(too_long)) => self.refuse(&too_long),
                 None => match self.poll_fill(cx) {
                     Poll::Ready(true) => {}
                     Poll::Ready(false) => return Poll::Ready(()),
@@ -63,8 +60,9 @@ impl Reader {
 
     /// Reads once; false at the end of input.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        self.buffer.reserve(CHUNK);
-        match std::task::ready!(poll_read_buf(Pin::new(&mut self.input), cx, &mut self.buffer)) {
+        let buffer = self.lines.buffer();
+        buffer.reserve(CHUNK);
+        match std::task::ready!(poll_read_buf(Pin::new(&mut self.input), cx, buffer)) {
             Ok(read) => Poll::Ready(read != 0),
             Err(error) => {
                 tracing::debug!(%error, "server output unreadable");
@@ -73,56 +71,30 @@ impl Reader {
         }
     }
 
-    fn take_line(&mut self) -> Option<Bytes> {
-        loop {
-            let found = memchr::memchr(b'\n', self.buffer.get(self.searched..)?);
-            let Some(at) = found else {
-                self.searched = self.buffer.len();
-                self.bound();
-                return None;
-            };
-            let mut line = self.buffer.split_to(self.searched + at + 1);
-            self.searched = 0;
-            if std::mem::take(&mut self.skipping) {
-                continue;
-            }
-            line.truncate(line.len() - 1);
-            return Some(line.freeze());
-        }
-    }
-
-    /// Throws the start of an endless line away, after telling the call it would have answered.
-    fn bound(&mut self) {
-        if self.buffer.len() <= LINE_MAX && !self.skipping {
-            return;
-        }
-        if !std::mem::replace(&mut self.skipping, true) {
-            self.refuse_long_line();
-        }
-        self.buffer.clear();
-        self.searched = 0;
-    }
-
-    fn refuse_long_line(&self) {
-        tracing::warn!(limit = LINE_MAX, "server sent a line that is too long");
-        let head = self.buffer.get(..4096).unwrap_or_default();
-        let slot = Message::id_in_prefix(head).and_then(|id| id.to_number()).and_then(|id| self.pipe.intake.calls.remove(id));
+    /// Tells the call that a line would have answered; all of them, if nobody knows which.
+    fn refuse(&self, too_long: &LineTooLong) {
+        tracing::warn!(limit = LINE_BYTES_MAX, "server sent a line that is too long");
+        let calls = &self.pipe.intake.calls;
         let error = ErrorBody::new(code::INTERNAL_ERROR, "the server's answer is longer than 16 MiB", None);
-        match slot {
+        match too_long.id.as_ref().and_then(Id::to_number).and_then(|id| calls.remove(id)) {
             Some(slot) => slot.end(End::ours(Outcome::Error(error))),
-            None => self.pipe.intake.calls.close(&error.raw),
+            None => calls.close(&error.raw),
         }
     }
 
     fn take(&self, line: Bytes) {
-        if line.iter().all(u8::is_ascii_whitespace) {
+        if line.trim_ascii().is_empty() {
             return;
         }
         match Message::scan(line.clone()) {
             Ok(message) => self.take_message(&message),
             Err(error) => match Message::batch(&line) {
                 // Servers of 2025-03-26 may answer with arrays.
-                Ok(Some(parts)) => parts.into_iter().filter_map(|part| Message::scan(part).ok()).for_each(|message| self.take_message(&message)),
+                Ok(Some(parts)) => {
+                    for message in parts.into_iter().filter_map(|part| Message::scan(part).ok()) {
+                        self.take_message(&message);
+                    }
+                }
                 _ => tracing::debug!(%error, bytes = line.len(), "line of the server skipped"),
             },
         }

@@ -1,0 +1,148 @@
+//! One client on stdin and stdout.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+
+use bytes::{Buf, BytesMut};
+use lb_exchange::{Mount, Principal, Receipt};
+use lb_front::{Connection, Front, Outgoing};
+use lb_wire::{Line, LineTooLong, Lines};
+use tokio::io::AsyncWrite as _;
+use tokio_util::io::poll_read_buf;
+
+use crate::ends::{Input, Output, input, output};
+
+/// Longest line that is taken from a client.
+const LINE_BYTES_MAX: usize = 16 << 20;
+/// How much is read at once.
+const CHUNK: usize = 64 << 10;
+/// Bytes that wait to be written before more are made.
+const PENDING_MAX: usize = 256 << 10;
+
+/// Serves one client on stdin and stdout, until its input ends or `shutdown` resolves.
+///
+/// Cancel safe: no, lines may be lost.
+///
+/// # Errors
+/// Stdin or stdout cannot be used.
+pub async fn serve(front: &Front, mount: Mount, who: Principal, shutdown: impl Future<Output = ()>) -> io::Result<()> {
+    let mut shutdown = pin!(shutdown);
+    let mut pump = Pump {
+        connection: front.connection(who, mount),
+        input: Some(input()?),
+        lines: Lines::new(LINE_BYTES_MAX),
+        output: Writer { output: output()?, pending: BytesMut::new(), receipts: Vec::new() },
+    };
+    poll_fn(|cx| {
+        if pump.input.is_some() && shutdown.as_mut().poll(cx).is_ready() {
+            pump.finish();
+        }
+        pump.poll(cx)
+    })
+    .await
+}
+
+struct Pump {
+    connection: Connection,
+    /// `None` once no more lines are taken.
+    input: Option<Input>,
+    lines: Lines,
+    output: Writer,
+}
+
+impl Pump {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            // A client that does not read stops everything else here, and only here.
+            std::task::ready!(self.output.poll_room(cx))?;
+            match self.connection.poll_line(cx) {
+                Poll::Ready(Some(outgoing)) => self.output.push(outgoing),
+                Poll::Ready(None) => return self.output.poll_flush(cx),
+                Poll::Pending => match self.poll_input(cx) {
+                    Poll::Ready(()) => {}
+                    Poll::Pending => {
+                        std::task::ready!(self.output.poll_flush(cx))?;
+                        return Poll::Pending;
+                    }
+                },
+            }
+        }
+    }
+
+    /// Ready when something was taken in.
+    fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.connection.wants_line() {
+            return Poll::Pending;
+        }
+        let Some(input) = &mut self.input else { return Poll::Pending };
+        loop {
+            match self.lines.next_line() {
+                Some(Ok(line)) => {
+                    self.connection.take_line(line);
+                    return Poll::Ready(());
+                }
+                Some(Err(LineTooLong { id })) => {
+                    self.connection.refuse_line(id.as_ref(), LINE_BYTES_MAX);
+                    return Poll::Ready(());
+                }
+                None => {}
+            }
+            let buffer = self.lines.buffer();
+            buffer.reserve(CHUNK);
+            match std::task::ready!(poll_read_buf(Pin::new(&mut *input), cx, buffer)) {
+                Ok(0) | Err(_) => {
+                    self.finish();
+                    return Poll::Ready(());
+                }
+                Ok(_) => {}
+            }
+        }
+    }
+
+    fn finish(&mut self) {
+        self.input = None;
+        self.connection.finish();
+    }
+}
+
+/// Lines on their way out, with the receipts that hang on them.
+struct Writer {
+    output: Output,
+    pending: BytesMut,
+    receipts: Vec<Receipt>,
+}
+
+impl Writer {
+    fn push(&mut self, outgoing: Outgoing) {
+        let Outgoing { line, receipt } = outgoing;
+        self.line(&line);
+        self.receipts.extend(receipt);
+    }
+
+    fn line(&mut self, line: &Line) {
+        self.pending.extend_from_slice(line.as_bytes());
+        self.pending.extend_from_slice(b"\n");
+    }
+
+    /// Ready when another line may be made.
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.pending.len() < PENDING_MAX { Poll::Ready(Ok(())) } else { self.poll_flush(cx) }
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.pending.is_empty() {
+            let written = std::task::ready!(Pin::new(&mut self.output).poll_write(cx, &self.pending))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.pending.advance(written);
+        }
+        std::task::ready!(Pin::new(&mut self.output).poll_flush(cx))?;
+        for receipt in self.receipts.drain(..) {
+            receipt.commit();
+        }
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,124 @@
+//! Lines out of a byte stream, whatever its chunks, with a bound.
+
+use bytes::{Bytes, BytesMut};
+
+use crate::message::Message;
+use crate::raw::Id;
+
+/// How much of a line that is too long is searched for its id.
+const PREFIX: usize = 4096;
+
+/// Splits a stream into lines. Bytes go into [`Lines::buffer`], lines come out of [`Lines::next_line`].
+#[derive(Debug)]
+pub struct Lines {
+    buffer: BytesMut,
+    /// How much of the buffer is known to hold no line end.
+    searched: usize,
+    line_bytes_max: usize,
+    /// Inside a line that is too long: everything up to its end is thrown away.
+    skipping: bool,
+}
+
+/// A line that is too long. The rest of it is skipped; the next line is good again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LineTooLong {
+    /// The id of the message, if it stands near its start.
+    pub id: Option<Id>,
+}
+
+impl Lines {
+    /// Lines of at most this many bytes.
+    pub fn new(line_bytes_max: usize) -> Self {
+        Self { buffer: BytesMut::new(), searched: 0, line_bytes_max, skipping: false }
+    }
+
+    /// Where bytes are read into, at its end.
+    pub fn buffer(&mut self) -> &mut BytesMut {
+        &mut self.buffer
+    }
+
+    /// The next line, without its end; `None` until more bytes have come.
+    ///
+    /// # Errors
+    /// The line is too long; said once per such line.
+    pub fn next_line(&mut self) -> Option<Result<Bytes, LineTooLong>> {
+        loop {
+            let unsearched = self.buffer.get(self.searched..).unwrap_or_default();
+            let Some(at) = memchr::memchr(b'\n', unsearched) else {
+                self.searched = self.buffer.len();
+                return self.bound().map(Err);
+            };
+            let end = self.searched + at;
+            if self.line_bytes_max < end && !self.skipping {
+                let too_long = self.too_long();
+                drop(self.buffer.split_to(end + 1));
+                self.searched = 0;
+                return Some(Err(too_long));
+            }
+            let mut line = self.buffer.split_to(end + 1);
+            self.searched = 0;
+            if !std::mem::take(&mut self.skipping) {
+                line.truncate(end);
+                return Some(Ok(line.freeze()));
+            }
+        }
+    }
+
+    /// Throws the start of an endless line away.
+    fn bound(&mut self) -> Option<LineTooLong> {
+        if self.buffer.len() <= self.line_bytes_max && !self.skipping {
+            return None;
+        }
+        let told = (!self.skipping).then(|| self.too_long());
+        self.skipping = true;
+        // A fresh buffer: the old one has grown to the size of the line.
+        self.buffer = BytesMut::new();
+        self.searched = 0;
+        told
+    }
+
+    fn too_long(&self) -> LineTooLong {
+        let prefix = self.buffer.get(..PREFIX.min(self.buffer.len())).unwrap_or_default();
+        LineTooLong { id: Message::id_in_prefix(prefix) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_out_whole_whatever_the_chunks() {
+        let text = b"one\n\ntwo\r\nthree";
+        for size in 1..text.len() {
+            let mut lines = Lines::new(100);
+            let mut got = Vec::new();
+            for chunk in text.chunks(size) {
+                lines.buffer().extend_from_slice(chunk);
+                while let Some(line) = lines.next_line() {
+                    got.push(line.unwrap());
+                }
+            }
+            assert_eq!(got, [&b"one"[..], b"", b"two\r"], "chunks of {size}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_told_once_with_its_id_and_skipped() {
+        let long = format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":\"{}\"}}", "x".repeat(5000));
+        for size in [1, 100, 100_000] {
+            let mut lines = Lines::new(64);
+            let mut got = Vec::new();
+            for chunk in format!("{long}\ngood\n").into_bytes().chunks(size) {
+                lines.buffer().extend_from_slice(chunk);
+                while let Some(line) = lines.next_line() {
+                    got.push(line);
+                }
+                assert!(lines.buffer().len() <= 64 + size, "holds {} bytes", lines.buffer().len());
+            }
+            let told: Vec<_> = got.iter().filter_map(|line| line.as_ref().err()).collect();
+            assert_eq!(told, [&LineTooLong { id: Some(Id::number(7)) }], "chunks of {size}");
+            assert_eq!(got.last(), Some(&Ok(Bytes::from_static(b"good"))));
+        }
+    }
+}
