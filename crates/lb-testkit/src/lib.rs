@@ -1,1 +1,9 @@
-//! lb-testkit
+//! Doubles for tests: a middle whose exchanges follow scripts, and words to write such scripts with.
+
+mod middle;
+mod words;
+
+pub use middle::{ScriptedMiddle, ScriptedSeat};
+pub use words::{
+    ask, error, modern_result, note, pause, raw, replay, result, wait_for_answer, wait_for_cancel, withdraw,
+};

@@ -1,0 +1,10 @@
+//! The front through its public face, against a scripted middle and a paused clock.
+
+mod asks;
+mod batch;
+mod connection;
+mod deadlines;
+mod desk;
+mod legacy;
+mod modern;
+mod resume;

@@ -1,0 +1,255 @@
+//! A middle whose exchanges follow scripts.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+
+use lb_exchange::{
+    BoxFuture, Call, Caller, Cancel, Desk, End, Exchange, Hello, Middle, Mount, Outcome, Principal, Refusal, Seat,
+    SessionId, Step, Streams, Tasks, Welcome, Yield,
+};
+use lb_wire::Message;
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use crate::words;
+
+type Play = Arc<dyn Fn(Call) -> Exchange + Send + Sync>;
+type MakeStreams = Box<dyn Fn() -> Arc<dyn Streams> + Send + Sync>;
+
+/// Answers by scripts, and writes down what happened to them.
+pub struct ScriptedMiddle {
+    plays: Mutex<HashMap<String, Play>>,
+    seats: Mutex<HashMap<String, Arc<ScriptedSeat>>>,
+    make_streams: MakeStreams,
+    refusal: Mutex<Option<Refusal>>,
+    log: Arc<Mutex<Vec<String>>>,
+    tasks: Tasks,
+}
+
+impl ScriptedMiddle {
+    /// Without scripts: every call is answered with its method.
+    pub fn new(make_streams: impl Fn() -> Arc<dyn Streams> + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self {
+            plays: Mutex::default(),
+            seats: Mutex::default(),
+            make_streams: Box::new(make_streams),
+            refusal: Mutex::default(),
+            log: Arc::default(),
+            tasks: Tasks::default(),
+        })
+    }
+
+    /// The script for a tool or, failing that, a method.
+    pub fn on<F>(&self, name: &str, script: impl Fn(Call, Yield) -> F + Send + Sync + 'static)
+    where
+        F: Future<Output = End> + Send + 'static,
+    {
+        let (log, title) = (self.log.clone(), name.to_owned());
+        let play = move |call: Call| {
+            let guard = Guard::new(log.clone(), &title);
+            Exchange::routine(|out| {
+                let body = script(call, out);
+                async move {
+                    let end = body.await;
+                    guard.end();
+                    end
+                }
+            })
+        };
+        self.plays.lock().insert(name.to_owned(), Arc::new(play));
+    }
+
+    /// Refuses the next client.
+    pub fn refuse(&self, refusal: Refusal) {
+        *self.refusal.lock() = Some(refusal);
+    }
+
+    /// A seated client.
+    pub fn seat_of(&self, session: &str) -> Option<Arc<ScriptedSeat>> {
+        self.seats.lock().get(session).cloned()
+    }
+
+    /// The client that is seated, when it is the only one.
+    pub fn only_seat(&self) -> Option<Arc<ScriptedSeat>> {
+        let seats = self.seats.lock();
+        if seats.len() == 1 { seats.values().next().cloned() } else { None }
+    }
+
+    /// How many clients are seated.
+    pub fn seats(&self) -> usize {
+        self.seats.lock().len()
+    }
+
+    /// What happened so far: `open x`, then `end x` or `drop x`; `note x`; `adopt`.
+    pub fn log(&self) -> Vec<String> {
+        self.log.lock().clone()
+    }
+
+    /// Waits until something has happened.
+    ///
+    /// Cancel safe: yes.
+    pub async fn happened(&self, what: &str) {
+        while !self.log.lock().iter().any(|line| line == what) {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+    }
+
+    fn play(&self, call: Call) -> Exchange {
+        let tool = call.message.member("name").and_then(|name| name.plain_str().map(str::to_owned));
+        let play = {
+            let plays = self.plays.lock();
+            tool.and_then(|tool| plays.get(&tool).cloned()).or_else(|| plays.get(call.message.method()).cloned())
+        };
+        match play {
+            Some(play) => play(call),
+            None => Exchange::ready(words::result(&json!({ "method": call.message.method() }))),
+        }
+    }
+}
+
+impl Middle for ScriptedMiddle {
+    fn open(&self, call: Call) -> Exchange {
+        self.play(call)
+    }
+
+    fn begin(&self, hello: Hello) -> BoxFuture<'_, Result<Welcome, Refusal>> {
+        Box::pin(async move {
+            if let Some(refusal) = self.refusal.lock().take() {
+                return Err(refusal);
+            }
+            let seat = Arc::new(ScriptedSeat {
+                id: SessionId::random(),
+                mount: hello.mount,
+                desk: Desk::default(),
+                streams: (self.make_streams)(),
+                plays: self.plays.lock().clone(),
+                listener: Mutex::default(),
+                log: self.log.clone(),
+                over: Mutex::new(false),
+                caller: Arc::new(hello.caller),
+            });
+            let version = seat.caller.revision.as_str();
+            let result = words::raw(&json!({ "protocolVersion": version, "capabilities": {} }));
+            self.seats.lock().insert(seat.id.as_str().to_owned(), seat.clone());
+            Ok(Welcome { seat, result })
+        })
+    }
+
+    fn seat(&self, id: &str, mount: &Mount, who: &Principal) -> Option<Arc<dyn Seat>> {
+        let seat = self.seats.lock().get(id).cloned()?;
+        let ours = seat.mount == *mount && seat.caller.principal == *who && !*seat.over.lock();
+        ours.then_some(seat as Arc<dyn Seat>)
+    }
+
+    fn adopt(&self, pump: BoxFuture<'static, ()>) {
+        self.log.lock().push("adopt".into());
+        self.tasks.spawn(pump);
+    }
+
+    fn servers(&self) -> Vec<String> {
+        vec!["one".into(), "two".into()]
+    }
+
+    fn has(&self, mount: &Mount) -> bool {
+        match mount {
+            Mount::Default => true,
+            Mount::Server(name) => self.servers().contains(&name.to_string()),
+        }
+    }
+}
+
+/// A seat whose calls follow the scripts that its middle had when the client came.
+pub struct ScriptedSeat {
+    id: SessionId,
+    mount: Mount,
+    caller: Arc<Caller>,
+    desk: Desk,
+    streams: Arc<dyn Streams>,
+    plays: HashMap<String, Play>,
+    listener: Mutex<Option<mpsc::Sender<Step>>>,
+    log: Arc<Mutex<Vec<String>>>,
+    over: Mutex<bool>,
+}
+
+impl ScriptedSeat {
+    /// Says something that belongs to no request; false when nobody listens.
+    pub fn say(&self, step: Step) -> bool {
+        self.listener.lock().as_ref().is_some_and(|listener| listener.try_send(step).is_ok())
+    }
+}
+
+impl Seat for ScriptedSeat {
+    fn id(&self) -> &SessionId {
+        &self.id
+    }
+
+    fn caller(&self) -> &Arc<Caller> {
+        &self.caller
+    }
+
+    fn desk(&self) -> &Desk {
+        &self.desk
+    }
+
+    fn streams(&self) -> &dyn Streams {
+        &*self.streams
+    }
+
+    fn open(self: Arc<Self>, call: Call) -> Exchange {
+        let tool = call.message.member("name").and_then(|name| name.plain_str().map(str::to_owned));
+        let play = tool.and_then(|tool| self.plays.get(&tool)).or_else(|| self.plays.get(call.message.method()));
+        match play {
+            Some(play) => play(call),
+            None => Exchange::ready(words::result(&json!({ "method": call.message.method() }))),
+        }
+    }
+
+    fn notified(&self, message: Message) {
+        self.log.lock().push(format!("note {}", message.method()));
+    }
+
+    fn listen(&self) -> Exchange {
+        let (sender, mut steps) = mpsc::channel(64);
+        *self.listener.lock() = Some(sender);
+        Exchange::routine(|out| async move {
+            while let Some(step) = steps.recv().await {
+                out.step(step).await;
+            }
+            End::ours(Outcome::Cancelled)
+        })
+    }
+
+    fn end(&self, why: Cancel) {
+        *self.over.lock() = true;
+        self.listener.lock().take();
+        self.desk.clear(&why);
+        self.log.lock().push("session end".into());
+    }
+}
+
+/// Writes down what became of a script.
+struct Guard {
+    log: Arc<Mutex<Vec<String>>>,
+    title: String,
+    ended: bool,
+}
+
+impl Guard {
+    fn new(log: Arc<Mutex<Vec<String>>>, title: &str) -> Self {
+        log.lock().push(format!("open {title}"));
+        Self { log, title: title.to_owned(), ended: false }
+    }
+
+    fn end(mut self) {
+        self.ended = true;
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let what = if self.ended { "end" } else { "drop" };
+        self.log.lock().push(format!("{what} {}", self.title));
+    }
+}
