@@ -1,5 +1,7 @@
-//! lb-peers
+//! Peers of the gateway for tests: servers that behave, servers that do not, raw clients, and a way to start what is
+//! tested. Uses none of the gateway's crates and no MCP SDK, so that no bug is shared.
 
 pub mod evil;
 pub mod fixture;
+pub mod harness;
 pub mod raw;
