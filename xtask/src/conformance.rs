@@ -23,7 +23,7 @@ use crate::sh::{self, Server};
 use crate::workspace;
 
 /// The paths `cargo xtask test` runs.
-pub const IN_CI: &[Way] = &[Way::Direct];
+pub const IN_CI: &[Way] = &[Way::Direct, Way::HttpHttp, Way::HttpStdio];
 
 /// How many runs go on at once.
 const WORKERS: usize = 2;

@@ -16,8 +16,10 @@ pub fn banner(address: SocketAddr, servers: &[ServerSpec]) -> String {
         text += &format!("  {url}\n");
     }
     text += "\nor paste into its config\n  { \"mcpServers\": {\n";
-    let snippets: Vec<_> =
-        paths.iter().map(|(name, url)| format!("      \"{name}\": {{ \"type\": \"http\", \"url\": \"{url}\" }}")).collect();
+    let snippets: Vec<_> = paths
+        .iter()
+        .map(|(name, url)| format!("      \"{name}\": {{ \"type\": \"http\", \"url\": \"{url}\" }}"))
+        .collect();
     text += &snippets.join(",\n");
     text += "\n  } }\n\nBehind it\n";
     for server in servers {
@@ -29,8 +31,9 @@ pub fn banner(address: SocketAddr, servers: &[ServerSpec]) -> String {
 
 fn describe(server: &ServerSpec) -> String {
     match &server.target {
-        Target::Embedded(_) => "built in: notes, echo, a slow tool, one that asks you, one that asks your model".to_owned(),
+        Target::Embedded(_) => {
+            "built in: notes, echo, a slow tool, one that asks you, one that asks your model".to_owned()
+        }
         target => target.address(),
     }
 }
-

@@ -119,9 +119,9 @@ fn choose(servers: &[ServerSpec], wanted: Option<&str>) -> Result<ServerName, Fa
     match (wanted, servers) {
         (Some(wanted), _) => {
             let found = servers.iter().find(|server| server.name.as_str() == wanted);
-            found.map(|server| server.name.clone()).ok_or_else(|| {
-                Failure::usage(format!("no server {wanted:?} in the config; it has: {}", names()))
-            })
+            found
+                .map(|server| server.name.clone())
+                .ok_or_else(|| Failure::usage(format!("no server {wanted:?} in the config; it has: {}", names())))
         }
         (None, [only]) => Ok(only.name.clone()),
         (None, _) => Err(Failure::usage(format!("several servers: choose one with --server: {}", names()))),

@@ -163,7 +163,9 @@ impl Server {
                 let pipe = Pipe::open(Ends(Box::new(input), Box::new(output)), era, feed, tasks, async move { error });
                 Ok(child::Started { pipe, child: None })
             }
-            target => child::start(self.spec.name.as_str(), target, &self.environment.supervisor, era, feed, tasks).await,
+            target => {
+                child::start(self.spec.name.as_str(), target, &self.environment.supervisor, era, feed, tasks).await
+            }
         }
     }
 
@@ -236,7 +238,8 @@ impl Connector {
 
 /// A number in 0..1; no secret hangs on it.
 fn rand_unit() -> f32 {
-    let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.subsec_nanos());
+    let nanos =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.subsec_nanos());
     (nanos % 1000) as f32 / 1000.0
 }
 

@@ -66,11 +66,27 @@ impl Pipe {
         &self.intake
     }
 
-    /// Opens a request of a client.
-    pub fn call(self: &Arc<Self>, call: Call, log_level: Option<Raw>) -> Exchange {
-        let remote = Remote::new();
-        let state = Box::new(State::New(call, log_level));
-        Exchange::new(PipeCall { pipe: self.clone(), remote: remote.clone(), state }, remote)
+    /// Opens a request of a client: it is on its way when this returns.
+    pub fn call(self: &Arc<Self>, call: &Call, log_level: Option<&Raw>) -> Exchange {
+        match self.send_call(call, log_level) {
+            Ok((id, slot)) => {
+                let remote = Remote::new();
+                Exchange::new(PipeCall { pipe: self.clone(), remote: remote.clone(), open: Some((id, slot)) }, remote)
+            }
+            Err(error) => Exchange::ready(End::ours(Outcome::Error(error))),
+        }
+    }
+
+    fn send_call(&self, call: &Call, log_level: Option<&Raw>) -> Result<(u64, Arc<Slot>), ErrorBody> {
+        let calls = &self.intake.calls;
+        let (id, slot) =
+            calls.open(outbound::names(call), outbound::is_eligible(call)).map_err(ErrorBody::from_server)?;
+        let request = outbound::request(call, id, self.intake.era, log_level);
+        if let Err(error) = self.writer.send(request.into_line()) {
+            calls.remove(id);
+            return Err(error.to_body());
+        }
+        Ok((id, slot))
     }
 
     /// Makes a request of our own and gives its outcome.
@@ -141,55 +157,34 @@ impl Drop for Forget<'_> {
 struct PipeCall {
     pipe: Arc<Pipe>,
     remote: Remote,
-    state: Box<State>,
-}
-
-enum State {
-    New(Call, Option<Raw>),
-    Sent { id: u64, slot: Arc<Slot>, cancellable: bool },
-    Over,
+    /// Our id and where steps wait; `None` once it is over.
+    open: Option<(u64, Arc<Slot>)>,
 }
 
 impl PipeCall {
-    /// Writes the request; the end, if it cannot be written.
-    fn send(&mut self, call: &Call, log_level: Option<&Raw>) -> Result<(), End> {
-        let calls = &self.pipe.intake.calls;
-        let (id, slot) = calls
-            .open(outbound::names(call), outbound::is_eligible(call))
-            .map_err(|error| End::ours(Outcome::Error(ErrorBody::from_server(error))))?;
-        let request = outbound::request(call, id, self.pipe.intake.era, log_level);
-        if let Err(error) = self.pipe.writer.send(request.into_line()) {
-            calls.remove(id);
-            return Err(End::ours(Outcome::Error(error.to_body())));
-        }
-        *self.state = State::Sent { id, slot, cancellable: call.message.method() != "initialize" };
-        Ok(())
-    }
-
     /// Acts on a command; the end, if it was a cancel.
     fn obey(&mut self, command: Command) -> Option<End> {
         match command {
             Command::Answer(key, answer) => {
-                if let State::Sent { slot, .. } = &*self.state {
+                if let Some((_, slot)) = &self.open {
                     slot.asked();
                 }
                 self.pipe.answer(&key, &answer);
                 None
             }
             Command::Cancel(why) => {
-                self.cancel(Some(&why));
+                self.cancel(&why);
                 Some(End::ours(Outcome::Cancelled))
             }
             Command::Back => None,
         }
     }
 
-    fn cancel(&mut self, why: Option<&Cancel>) {
-        if let State::Sent { id, cancellable, .. } = std::mem::replace(&mut *self.state, State::Over) {
-            let open = self.pipe.intake.calls.remove(id).is_some();
-            if open && cancellable {
-                self.pipe.notify("notifications/cancelled", Some(&cancelled_params(id, why)));
-            }
+    fn cancel(&mut self, why: &Cancel) {
+        if let Some((id, _)) = self.open.take()
+            && self.pipe.intake.calls.remove(id).is_some()
+        {
+            self.pipe.notify("notifications/cancelled", Some(&cancelled_params(id, Some(why))));
         }
     }
 }
@@ -208,21 +203,15 @@ pub fn cancelled_params(id: u64, why: Option<&Cancel>) -> Raw {
 
 impl Driver for PipeCall {
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
-        if let State::New(..) = &*self.state
-            && let State::New(call, level) = std::mem::replace(&mut *self.state, State::Over)
-            && let Err(end) = self.send(&call, level.as_ref())
-        {
-            return Poll::Ready(Step::End(end));
-        }
         while let Some(command) = self.remote.take() {
             if let Some(end) = self.obey(command) {
                 return Poll::Ready(Step::End(end));
             }
         }
-        let State::Sent { slot, .. } = &*self.state else { return Poll::Pending };
+        let Some((_, slot)) = &self.open else { return Poll::Pending };
         let step = std::task::ready!(slot.poll(cx));
         if let Step::End(_) = &step {
-            *self.state = State::Over;
+            self.open = None;
         }
         Poll::Ready(step)
     }
@@ -230,6 +219,6 @@ impl Driver for PipeCall {
 
 impl Drop for PipeCall {
     fn drop(&mut self) {
-        self.cancel(Some(&Cancel::Gone));
+        self.cancel(&Cancel::Gone);
     }
 }

@@ -26,8 +26,6 @@ pub use holder::{Front, Happened, Holder, Loss};
 pub use middle::{BoxFuture, Middle, Refusal, Seat, SessionId, Welcome};
 pub use principal::Principal;
 pub use server::{Isolation, NameError, Restart, Secret, ServerName, ServerSpec, Target, UrlError, check_url};
-pub use step::{
-    Answer, Ask, AskKey, AskKind, Cancel, Command, End, ErrorBody, Note, Outcome, Receipt, Resume, Step,
-};
+pub use step::{Answer, Ask, AskKey, AskKind, Cancel, Command, End, ErrorBody, Note, Outcome, Receipt, Resume, Step};
 pub use streams::{EventId, ResumeError, Stored, StreamId, Streams, Tail};
 pub use tasks::Tasks;

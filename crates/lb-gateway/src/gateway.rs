@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use lb_backend::{ConnectError, Environment, Server, Wish};
 use lb_exchange::{
-    BoxFuture, Call, Cancel, Desk, End, ErrorBody, Exchange, Feed, Hello, Isolation, Middle, Mount, Principal,
-    Refusal, Seat, ServerName, ServerSpec, SessionId, Tasks, Welcome,
+    BoxFuture, Call, Cancel, Desk, End, ErrorBody, Exchange, Feed, Hello, Isolation, Middle, Mount, Principal, Refusal,
+    Seat, ServerName, ServerSpec, SessionId, Tasks, Welcome,
 };
 use lb_session::streams::{Limits as StreamLimits, SharedStreams, system_clock};
 use lb_wire::Raw;
@@ -35,11 +35,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            sessions_max: 10_000,
-            idle_after: Duration::from_secs(30 * 60),
-            sweep_every: Duration::from_secs(60),
-        }
+        Self { sessions_max: 10_000, idle_after: Duration::from_secs(30 * 60), sweep_every: Duration::from_secs(60) }
     }
 }
 
@@ -58,13 +54,16 @@ pub struct Shared {
     draining: AtomicBool,
 }
 
+/// Sessions share a connection when principal and declared capabilities are the same.
+type ShareKey = (Principal, Vec<u8>);
+
 /// One configured server and the connections that sessions share.
 struct Entry {
     server: Arc<Server>,
     /// Connections of modern clients, by principal.
     modern: Mutex<HashMap<Principal, Arc<Link>>>,
     /// Connections that legacy sessions share: of one principal, with the same capabilities.
-    shared: Mutex<HashMap<(Principal, Vec<u8>), Arc<Share>>>,
+    shared: Mutex<HashMap<ShareKey, Arc<Share>>>,
 }
 
 impl Gateway {
@@ -296,7 +295,8 @@ fn unknown_server() -> ErrorBody {
 /// Ends sessions that nobody uses, and forgets what their streams need not keep.
 async fn sweep(gateway: Weak<Shared>) {
     loop {
-        let Some((tasks, every)) = gateway.upgrade().map(|shared| (shared.tasks.clone(), shared.limits.sweep_every)) else {
+        let Some((tasks, every)) = gateway.upgrade().map(|shared| (shared.tasks.clone(), shared.limits.sweep_every))
+        else {
             return;
         };
         tokio::select! {

@@ -148,7 +148,8 @@ impl Link {
         again.extend(restore.log_level.clone().map(|params| ("logging/setLevel", params)));
         for uri in &restore.subscriptions {
             again.push(("resources/subscribe", compose::object(&[("uri", uri)])));
-            let note = Note::new(Text::from_static("notifications/resources/updated"), Some(compose::object(&[("uri", uri)])));
+            let note =
+                Note::new(Text::from_static("notifications/resources/updated"), Some(compose::object(&[("uri", uri)])));
             let uri = uri.to_text().map(|uri| Text::from(&*uri)).unwrap_or_else(|| Text::from_static(""));
             drop(self.feed().push(FeedItem::Updated(uri, note)));
         }
@@ -175,11 +176,7 @@ const CHANGES: &[(List, &str, &str)] = &[
     (List::Resources, "resources", "notifications/resources/list_changed"),
 ];
 
-fn open_on(
-    connection: &Arc<Connection>,
-    call: Call,
-    before: fn(&Connection, Call) -> Result<Call, End>,
-) -> Exchange {
+fn open_on(connection: &Arc<Connection>, call: Call, before: fn(&Connection, Call) -> Result<Call, End>) -> Exchange {
     match before(connection, call) {
         Ok(call) => connection.open(call),
         Err(end) => Exchange::ready(end),

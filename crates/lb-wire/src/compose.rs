@@ -58,7 +58,8 @@ pub fn error_object(code: i64, message: &str, data: Option<&Raw>) -> Raw {
 
 /// An object from member names and values; the names are ours and need no escapes.
 pub fn object(members: &[(&str, &Raw)]) -> Raw {
-    let mut out = BytesMut::with_capacity(2 + members.iter().map(|(k, v)| k.len() + v.as_bytes().len() + 4).sum::<usize>());
+    let mut out =
+        BytesMut::with_capacity(2 + members.iter().map(|(k, v)| k.len() + v.as_bytes().len() + 4).sum::<usize>());
     out.put_u8(b'{');
     for (n, (name, value)) in members.iter().enumerate() {
         if n != 0 {

@@ -21,8 +21,8 @@ pub use line::Line;
 pub use lines::{LineTooLong, Lines};
 pub use message::{Message, MessageError, Shape};
 pub use raw::{Id, Raw, Span};
-pub use text::Text;
 pub use scan::{Cursor, DEPTH_MAX, Kind, Member, ScanError};
+pub use text::Text;
 
 #[cfg(test)]
 mod tests;

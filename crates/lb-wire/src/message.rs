@@ -242,11 +242,8 @@ impl Parts {
             let name = key.of(bytes);
             let is = |want: &[u8]| text::same_key(name, key_escaped, want);
             let body = is(b"params") || is(b"result") || is(b"error");
-            let (value, kind) = if body && cursor.peek()? == b'{' {
-                self.body(bytes, cursor)?
-            } else {
-                cursor.skip(1)?
-            };
+            let (value, kind) =
+                if body && cursor.peek()? == b'{' { self.body(bytes, cursor)? } else { cursor.skip(1)? };
             let slot = match () {
                 () if is(b"jsonrpc") => {
                     self.version = Some(value);

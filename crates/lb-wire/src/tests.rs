@@ -80,7 +80,12 @@ fn splices_touch_nothing_else() {
     let m = scan(r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{ "a" : 1 ,"_meta":{"progressToken":"t", "z":0}}}"#)
         .unwrap();
     let at = m.meta_span_in_body("progressToken").unwrap();
-    let out = splice::Splice::new(m.body().unwrap()).replace(at, &Raw::from_static("7")).insert(0, false, "n", &Raw::from_static("[]"));
+    let out = splice::Splice::new(m.body().unwrap()).replace(at, &Raw::from_static("7")).insert(
+        0,
+        false,
+        "n",
+        &Raw::from_static("[]"),
+    );
     assert_eq!(out.apply().as_str(), r#"{"n":[], "a" : 1 ,"_meta":{"progressToken":7, "z":0}}"#);
 }
 
@@ -94,7 +99,8 @@ fn batches_split_into_their_members() {
 
 #[test]
 fn numbers_of_ours_are_read_back_only_in_our_own_spelling() {
-    for (text, want) in [("7", Some(7)), ("0", Some(0)), ("70", Some(70)), ("7.0", None), ("\"7\"", None), ("-1", None)] {
+    for (text, want) in [("7", Some(7)), ("0", Some(0)), ("70", Some(70)), ("7.0", None), ("\"7\"", None), ("-1", None)]
+    {
         let id = Id::from_raw(&Raw::from_static(text)).unwrap();
         assert_eq!(id.to_number(), want, "input {text}");
     }

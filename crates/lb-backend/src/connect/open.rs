@@ -35,7 +35,7 @@ impl Connection {
     fn send(&self, call: Call) -> Exchange {
         let level = self.log_level.lock().clone();
         match &self.link {
-            Link::Pipe(started) => started.pipe().call(call, level),
+            Link::Pipe(started) => started.pipe().call(&call, level.as_ref()),
             Link::Http(connection) => connection.call(call, level),
         }
     }

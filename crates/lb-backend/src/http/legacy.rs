@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
-use lb_exchange::{End, FeedItem, List, Step, Yield};
+use lb_exchange::{End, FeedItem, Step, Yield};
 use lb_wire::{Raw, compose};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -127,7 +127,7 @@ async fn answer(running: &mut Running, message: Bytes) -> Result<End, End> {
     let (reply, session) = reply(running, message).await?;
     match reply.status {
         StatusCode::ACCEPTED | StatusCode::NO_CONTENT => {
-            running.stray("it accepts the request and answers nothing").await
+            running.stray(running.no_answer("it accepts the request and answers nothing")).await
         }
         status if !status.is_success() => running.refused(reply).await,
         _ if reply.is_events() => events(running, reply, &session).await,
@@ -146,18 +146,32 @@ async fn reply(running: &mut Running, message: Bytes) -> Result<(Reply, Arc<Sess
         running.known = true;
         let sent = running.during(connection.endpoint.send(session.post(message.clone()))).await?;
         let mut reply = sent.map_err(|error| running.error(error.to_body(&connection.endpoint)))?;
-        if healed || reply.status != StatusCode::NOT_FOUND || !session.has_id() {
+        if healed || !session.has_id() || !running.during(is_gone(&mut reply)).await? {
             return Ok((reply, session));
         }
         running.known = false;
         healed = true;
-        drop(running.during(reply.page()).await?);
         let opened = running.during(legacy.heal(&connection, &session)).await?;
         if let Err(error) = opened {
             let error = error.to_body(connection.endpoint.name());
             connection.intake.calls.close(&error.raw);
             return Err(running.error(error));
         }
+    }
+}
+
+/// Whether the server says that it does not know the session: 404, or as many servers do, a 400 that names it.
+async fn is_gone(reply: &mut Reply) -> bool {
+    match reply.status {
+        StatusCode::NOT_FOUND => {
+            reply.peek().await;
+            true
+        }
+        StatusCode::BAD_REQUEST => {
+            let page = String::from_utf8_lossy(reply.peek().await).to_ascii_lowercase();
+            page.contains("session") && page.contains("-32000")
+        }
+        _ => false,
     }
 }
 
@@ -176,7 +190,7 @@ async fn events(running: &mut Running, reply: Reply, session: &Session) -> Resul
             }
             Heard::TooLong => return Err(running.failed("one of its events is longer than 16 MiB")),
             Heard::Closed if events.last_id().is_none() => {
-                return running.stray("it ended the stream without an answer").await;
+                return running.stray(running.gone()).await;
             }
             Heard::Broken(why) if events.last_id().is_none() => return Err(running.closed(&why)),
             Heard::Closed => {
@@ -240,14 +254,4 @@ pub async fn get(endpoint: &Arc<Endpoint>, session: &Session, last_id: Option<&[
     drop(reply.page().await);
     let passing = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
     Err(if passing { NoStream::Now } else { NoStream::Never(status.as_u16()) })
-}
-
-/// What a client is told about lists that may have changed unheard.
-pub fn changed(list: List) -> FeedItem {
-    let method = match list {
-        List::Tools => "notifications/tools/list_changed",
-        List::Prompts => "notifications/prompts/list_changed",
-        List::Resources => "notifications/resources/list_changed",
-    };
-    FeedItem::Changed(list, lb_exchange::Note::new(lb_wire::Text::from_static(method), None))
 }

@@ -149,7 +149,7 @@ async fn events(running: &mut Running, reply: Reply) -> Result<End, End> {
                 }
             }
             Heard::TooLong => return Err(running.failed("one of its events is longer than 16 MiB")),
-            Heard::Closed => return running.stray("it ended the stream without an answer").await,
+            Heard::Closed => return running.stray(running.gone()).await,
             Heard::Broken(why) => return Err(running.closed(&why)),
         }
     }

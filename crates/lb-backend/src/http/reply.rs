@@ -33,6 +33,8 @@ pub struct Reply {
     /// The headers.
     pub headers: HeaderMap,
     body: Incoming,
+    /// The start of the body, when it was read as an error page.
+    page: Option<Bytes>,
     conn: Option<Box<Conn>>,
     endpoint: Arc<Endpoint>,
 }
@@ -52,7 +54,7 @@ impl Reply {
     /// A response whose head has come.
     pub fn new(endpoint: Arc<Endpoint>, conn: Box<Conn>, response: Response<Incoming>) -> Self {
         let (head, body) = response.into_parts();
-        Self { status: head.status, headers: head.headers, body, conn: Some(conn), endpoint }
+        Self { status: head.status, headers: head.headers, body, page: None, conn: Some(conn), endpoint }
     }
 
     /// Whether the body is a stream of events.
@@ -147,6 +149,19 @@ impl Reply {
     /// The start of an error page, or of the answer to something that needs none; the connection is kept if that is
     /// all there was.
     pub async fn page(&mut self) -> Bytes {
+        match self.page.take() {
+            Some(page) => page,
+            None => self.read_page().await,
+        }
+    }
+
+    /// As [`Reply::page`], to be read again.
+    pub async fn peek(&mut self) -> &[u8] {
+        let page = self.page().await;
+        self.page.insert(page)
+    }
+
+    async fn read_page(&mut self) -> Bytes {
         let mut page = BytesMut::new();
         let read = async {
             while let Some(Ok(chunk)) = std::future::poll_fn(|cx| self.poll_chunk(cx)).await {

@@ -72,6 +72,8 @@ pub struct Running {
     pub known: bool,
     /// The end, when it came another way than the call's own response.
     early: Option<End>,
+    /// Whether the call's own response held the answer of another one, whose response may hold ours.
+    swapped: bool,
 }
 
 impl Running {
@@ -84,7 +86,7 @@ impl Running {
         let opened = connection.intake.calls.open(names, eligible);
         let (id, slot) = opened.map_err(|error| End::ours(Outcome::Error(ErrorBody::from_server(error))))?;
         let message = what.message(id, connection.intake.era);
-        let running = Self { connection, id, slot, out, known: false, early: None };
+        let running = Self { connection, id, slot, out, known: false, early: None, swapped: false };
         Ok((running, message.bytes().clone()))
     }
 
@@ -207,6 +209,9 @@ impl Running {
             tracing::debug!("request of a modern server dropped: its era has none");
             return;
         }
+        if let (Shape::Result | Shape::Error, Some(id)) = (message.shape(), message.id().and_then(Id::to_number)) {
+            self.swapped |= id != self.id && self.connection.intake.calls.get(id).is_some();
+        }
         if let Some(reply) = self.connection.intake.take(message, Whence::Stream(self.id)) {
             self.connection.post(reply);
         }
@@ -245,7 +250,7 @@ impl Running {
         }
         match self.take(body).await {
             Some(end) => Ok(end),
-            None => self.stray("its response does not answer the request").await,
+            None => self.stray(self.no_answer("its response does not answer the request")).await,
         }
     }
 
@@ -264,11 +269,11 @@ impl Running {
     }
 
     /// The response is over without an answer: it may yet come another way, if there is one.
-    pub async fn stray(&mut self, why: &str) -> Result<End, End> {
-        if self.connection.is_watching() || 1 < self.connection.intake.calls.len() {
+    pub async fn stray(&mut self, otherwise: ErrorBody) -> Result<End, End> {
+        if self.swapped || self.connection.is_watching() || 1 < self.connection.intake.calls.len() {
             self.during(tokio::time::sleep(STRAY_WAIT)).await?;
         }
-        Err(self.failed(why))
+        Err(self.error(otherwise))
     }
 
     /// The end that a response with an error status stands for.
@@ -289,13 +294,22 @@ impl Running {
     /// The end for a server that went away.
     pub fn closed(&mut self, why: &str) -> End {
         tracing::debug!(why, "response of the server broke off");
-        let error = error::closed(self.connection.endpoint.name(), None, None);
-        self.error(ErrorBody::from_server(error))
+        self.error(self.gone())
+    }
+
+    /// The error for a server that went away.
+    pub fn gone(&self) -> ErrorBody {
+        ErrorBody::from_server(error::closed(self.connection.endpoint.name(), None, None))
     }
 
     /// The end for a response that makes no sense.
     pub fn failed(&mut self, why: &str) -> End {
-        self.error(words::no_answer(self.connection.endpoint.name(), why))
+        self.error(self.no_answer(why))
+    }
+
+    /// The error for a response that makes no sense.
+    pub fn no_answer(&self, why: &str) -> ErrorBody {
+        words::no_answer(self.connection.endpoint.name(), why)
     }
 
     /// An end of our own making.

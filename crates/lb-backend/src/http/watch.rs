@@ -1,16 +1,17 @@
 //! The stream of what belongs to no request of a legacy session, kept open by a task of its own.
 
-use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use lb_exchange::{List, Tasks, Whence};
-use lb_wire::{Message, Raw};
+use lb_exchange::{FeedItem, List, Note, Tasks, Whence};
+use lb_wire::{Message, Raw, Text};
 
 use super::legacy::{self, NoStream};
 use super::reply::{Events, Heard};
-use super::{HttpConnection, Wire};
+use super::session::Session;
+use super::{Endpoint, HttpConnection, Wire};
 
 /// Shortest and longest wait before the stream is opened again.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
@@ -86,14 +87,12 @@ async fn keep_open(connection: &Weak<HttpConnection>) {
     }
 }
 
-/// Opens the stream and reads it to its end. The connection is held only while there is something to do with it.
+/// Opens the stream and reads it to its end. The connection is held only while there is something to do with it, so
+/// that dropping it ends the wait for the server.
 async fn open(connection: &Weak<HttpConnection>, events: &mut Option<Events>, missed: bool) -> After {
-    let Some(held) = connection.upgrade() else { return After::Leave };
-    let Wire::Legacy(legacy) = &held.wire else { return After::Leave };
-    legacy.settled().await;
-    let session = legacy.session();
+    let Some((endpoint, session)) = greeted(connection).await else { return After::Leave };
     let last_id = events.as_ref().and_then(Events::last_id).map(<[u8]>::to_vec);
-    match legacy::get(&held.endpoint, &session, last_id.as_deref()).await {
+    match legacy::get(&endpoint, &session, last_id.as_deref()).await {
         Ok(reply) => match events {
             Some(events) => events.resume(reply),
             None => *events = Some(Events::new(reply)),
@@ -101,34 +100,67 @@ async fn open(connection: &Weak<HttpConnection>, events: &mut Option<Events>, mi
         Err(NoStream::Never(404)) if session.has_id() => {
             // The cursor belonged to the session that is gone.
             *events = None;
-            return match legacy.heal(&held, &session).await {
-                Ok(()) => After::Again(None),
-                Err(error) => {
-                    held.intake.calls.close(&error.to_body(held.endpoint.name()).raw);
-                    After::Leave
-                }
-            };
+            return heal(connection, &session).await;
         }
         Err(NoStream::Never(400)) if last_id.is_some() => {
             *events = None;
             return After::Again(None);
         }
         Err(NoStream::Never(status)) => {
-            tracing::debug!(status, server = held.endpoint.name(), "server has no stream of its own");
+            tracing::debug!(status, server = endpoint.name(), "server has no stream of its own");
             return After::Leave;
         }
         Err(NoStream::Now) => return After::Again(None),
     }
-    legacy.watch.open.store(true, Ordering::Release);
-    if missed && last_id.is_none() {
-        held.intake.lists.invalidate_all();
-        for list in &legacy.watch.lists {
-            drop(held.intake.feed.push(legacy::changed(*list)));
+    opened(connection, missed && last_id.is_none());
+    match events {
+        Some(events) => read(connection, events).await,
+        None => After::Leave,
+    }
+}
+
+/// Where to open the stream, once the server has heard the greeting.
+async fn greeted(connection: &Weak<HttpConnection>) -> Option<(Arc<Endpoint>, Arc<Session>)> {
+    let connection = connection.upgrade()?;
+    let Wire::Legacy(legacy) = &connection.wire else { return None };
+    legacy.settled().await;
+    Some((connection.endpoint.clone(), legacy.session()))
+}
+
+async fn heal(connection: &Weak<HttpConnection>, gone: &Session) -> After {
+    let Some(connection) = connection.upgrade() else { return After::Leave };
+    let Wire::Legacy(legacy) = &connection.wire else { return After::Leave };
+    match legacy.heal(&connection, gone).await {
+        Ok(()) => After::Again(None),
+        Err(error) => {
+            connection.intake.calls.close(&error.to_body(connection.endpoint.name()).raw);
+            After::Leave
         }
     }
-    drop(held);
-    let Some(events) = events else { return After::Leave };
-    read(connection, events).await
+}
+
+/// Notes that the stream is open. What changed while it was not is unknown to whoever has no cursor.
+fn opened(connection: &Weak<HttpConnection>, missed: bool) {
+    let Some(connection) = connection.upgrade() else { return };
+    let Wire::Legacy(legacy) = &connection.wire else { return };
+    legacy.watch.open.store(true, Ordering::Release);
+    if missed {
+        connection.intake.lists.invalidate_all();
+        for list in &legacy.watch.lists {
+            // Only asks can be refused by a feed.
+            drop(connection.intake.feed.push(changed(*list)));
+        }
+    }
+}
+
+/// What a client is told about lists that may have changed unheard.
+fn changed(list: List) -> FeedItem {
+    let method = match list {
+        List::Tools => "notifications/tools/list_changed",
+        List::Prompts => "notifications/prompts/list_changed",
+        List::Resources => "notifications/resources/list_changed",
+    };
+    FeedItem::Changed(list, Note::new(Text::from_static(method), None))
 }
 
 async fn read(connection: &Weak<HttpConnection>, events: &mut Events) -> After {
@@ -154,7 +186,7 @@ async fn read(connection: &Weak<HttpConnection>, events: &mut Events) -> After {
     after
 }
 
-fn take(connection: &std::sync::Arc<HttpConnection>, data: Bytes) {
+fn take(connection: &Arc<HttpConnection>, data: Bytes) {
     let messages = match Message::scan(data.clone()) {
         Ok(message) => vec![message],
         Err(error) => match Message::batch(&data) {
