@@ -1,6 +1,7 @@
 //! Reading a request: the headers the protocol needs, and a body with limits.
 
-use std::pin::{Pin, pin};
+use std::future::Future;
+use std::pin::pin;
 use std::task::Poll;
 
 use bytes::{Bytes, BytesMut};
@@ -91,7 +92,7 @@ pub(crate) async fn body(map: &HeaderMap, incoming: Incoming, settings: &Setting
                 Poll::Ready(Some(Err(_))) => return Poll::Ready(Err(BodyError::Broken)),
                 Poll::Ready(None) => return Poll::Ready(Ok(std::mem::take(&mut gathered).into_bytes())),
                 Poll::Pending => {
-                    std::task::ready!(Pin::new(&mut sleep).as_mut().as_mut().poll(cx));
+                    std::task::ready!(sleep.as_mut().poll(cx));
                     return Poll::Ready(Err(BodyError::Slow));
                 }
             }

@@ -19,7 +19,7 @@ fn send(connection: &mut Connection, message: &Value) {
 
 async fn line(connection: &mut Connection) -> Value {
     let outgoing = connection.next_line().await.expect("a line");
-    serde_json::from_slice(outgoing.line.as_bytes()).unwrap()
+    serde_json::from_slice(outgoing.line.as_bytes()).expect("JSON")
 }
 
 async fn seated(middle: &Arc<ScriptedMiddle>, version: &str) -> Connection {

@@ -90,7 +90,7 @@ pub fn tool_call(id: u64, tool: &str) -> Value {
 
 pub fn json_of(reply: Reply) -> (u16, Value) {
     match reply {
-        Reply::Json { status, body, .. } => (status, serde_json::from_slice(&body).unwrap()),
+        Reply::Json { status, body, .. } => (status, serde_json::from_slice(&body).expect("JSON")),
         Reply::Empty { status } => (status, Value::Null),
         other => panic!("not JSON: {other:?}"),
     }
@@ -121,7 +121,7 @@ pub fn event_id(frame: &Frame) -> Option<String> {
 /// A frame as a short text.
 pub fn show(frame: &Frame) -> String {
     match frame {
-        Frame::Message { line, .. } => short(&serde_json::from_slice(line.as_bytes()).unwrap()),
+        Frame::Message { line, .. } => short(&serde_json::from_slice(line.as_bytes()).expect("JSON")),
         Frame::Priming { retry, .. } => format!("priming {}", retry.as_millis()),
         Frame::Retry(retry) => format!("retry {}", retry.as_millis()),
         Frame::Comment => "comment".into(),

@@ -1,0 +1,8 @@
+//! The HTTP side over real sockets, against a scripted middle.
+
+mod calls;
+mod guards;
+mod limits;
+mod peer;
+mod shutdown;
+mod streams;
