@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -16,6 +17,7 @@ use crate::step::{Answer, AskKey, Cancel, Command, End, Outcome, Step};
 pub struct Exchange {
     drive: Drive,
     remote: Remote,
+    quiet_max: Option<Duration>,
 }
 
 enum Drive {
@@ -33,12 +35,12 @@ pub trait Driver: Send {
 impl Exchange {
     /// An exchange that has already ended, such as one answered from a cache.
     pub fn ready(end: End) -> Self {
-        Self { drive: Drive::Ready(Some(Box::new(end))), remote: Remote::deaf() }
+        Self { drive: Drive::Ready(Some(Box::new(end))), remote: Remote::deaf(), quiet_max: None }
     }
 
     /// An exchange with a driver of its own.
     pub fn new(driver: impl Driver + 'static, remote: Remote) -> Self {
-        Self { drive: Drive::Driver(Box::new(driver)), remote }
+        Self { drive: Drive::Driver(Box::new(driver)), remote, quiet_max: None }
     }
 
     /// An exchange written as straight code: `make` gets a [`Yield`] to hand out steps, and returns the end.
@@ -60,6 +62,18 @@ impl Exchange {
     /// The handle through which others answer and cancel.
     pub fn remote(&self) -> &Remote {
         &self.remote
+    }
+
+    /// With a limit on the wait for its next step, in place of the holder's own.
+    #[must_use]
+    pub fn with_quiet_max(mut self, quiet_max: Option<Duration>) -> Self {
+        self.quiet_max = quiet_max;
+        self
+    }
+
+    /// How long its holder waits for the next step; `None` leaves that to the holder.
+    pub fn quiet_max(&self) -> Option<Duration> {
+        self.quiet_max
     }
 
     /// The next step.

@@ -123,7 +123,7 @@ impl Running {
             desk.run(id.clone(), exchange.remote().clone())?;
         }
         let facts = method::facts(method.as_bytes());
-        let watch = Watch::start(facts, settings, Instant::now());
+        let watch = Watch::start(facts, settings, exchange.quiet_max(), Instant::now());
         Ok(Self::new(Some(id), exchange, client, facts, watch, settings))
     }
 

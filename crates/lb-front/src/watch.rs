@@ -19,13 +19,20 @@ pub(crate) enum Watch {
 }
 
 impl Watch {
-    /// The watch for a method: tools may take their time, listens for ever, everything else is quick.
-    pub(crate) fn start(facts: Option<&MethodFacts>, settings: &Settings, now: Instant) -> Self {
+    /// The watch for a method: tools may take their time, listens for ever, everything else is quick. `quiet_max` is
+    /// what the server is configured to.
+    pub(crate) fn start(
+        facts: Option<&MethodFacts>,
+        settings: &Settings,
+        quiet_max: Option<Duration>,
+        now: Instant,
+    ) -> Self {
         let (quiet, total) = match facts.map(|facts| facts.name) {
             Some(method::SUBSCRIPTIONS_LISTEN) => return Self::Off,
             Some(method::TOOLS_CALL | method::TASKS_RESULT) | None => (settings.quiet_max, settings.call_max),
             Some(_) => (settings.lookup_max, settings.lookup_max),
         };
+        let quiet = quiet_max.unwrap_or(quiet);
         Self::Running { quiet, quiet_at: now + quiet, total_at: now + total }
     }
 

@@ -83,16 +83,18 @@ impl Link {
 
     /// Opens a request on the connection; connecting happens inside.
     pub fn open(self: &Arc<Self>, call: Call, before: fn(&Connection, Call) -> Result<Call, End>) -> Exchange {
+        let quiet_max = self.connector.server().spec().timeout;
         if let Some(connection) = self.current() {
-            return open_on(&connection, call, before);
+            return open_on(&connection, call, before).with_quiet_max(quiet_max);
         }
         let link = self.clone();
-        Exchange::deferred(async move {
+        let exchange = Exchange::deferred(async move {
             match link.connection().await {
                 Ok(connection) => open_on(&connection, call, before),
                 Err(error) => Exchange::ready(End::ours(Outcome::Error(error.to_body(link.name())))),
             }
-        })
+        });
+        exchange.with_quiet_max(quiet_max)
     }
 
     /// The name of the server.

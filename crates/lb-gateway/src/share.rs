@@ -62,8 +62,8 @@ impl Share {
             return Exchange::ready(end);
         }
         let inner = self.link.open(call, before);
-        let remote = inner.remote().clone();
-        Exchange::new(Ordered { inner, share: self.clone() }, remote)
+        let (remote, quiet_max) = (inner.remote().clone(), inner.quiet_max());
+        Exchange::new(Ordered { inner, share: self.clone() }, remote).with_quiet_max(quiet_max)
     }
 
     /// Keeps track of who wants which resource; the end, where the server need not be told.
