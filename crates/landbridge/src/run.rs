@@ -10,6 +10,7 @@ use lb_exchange::{Mount, Principal, ServerName, ServerSpec, Tasks};
 use lb_front::Front;
 use lb_gateway::{Gateway, Limits};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 
 use crate::banner::banner;
 use crate::cli::{Cli, Command, Serve, Stdio, cli_default};
@@ -132,7 +133,8 @@ fn gateway(servers: Vec<ServerSpec>, tasks: &Tasks) -> Result<Gateway, Failure> 
     let supervisor = lb_process::own_supervisor()
         .map_err(|error| Failure::runtime(format!("cannot find this program's own file: {error}")))?;
     let embedded = Arc::new(embedded::servers(tasks));
-    let environment = Environment { supervisor, embedded, tasks: tasks.clone() };
+    let children = Arc::new(Semaphore::new(lb_backend::CHILDREN_MAX));
+    let environment = Environment { supervisor, embedded, tasks: tasks.clone(), children };
     Gateway::new(servers, &environment, Limits::default())
         .map_err(|(name, error)| Failure::usage(format!("{name}: {error}")))
 }

@@ -14,6 +14,7 @@ use lb_wire::Raw;
 use lb_wire::revision::{Era, Revision};
 use parking_lot::Mutex;
 use tokio::io::DuplexStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::child;
 use crate::error::{ConnectError, EraError};
@@ -34,7 +35,12 @@ pub struct Environment {
     pub embedded: Arc<EmbeddedServers>,
     /// Owner of all tasks.
     pub tasks: Tasks,
+    /// Room for children: a permit each.
+    pub children: Arc<Semaphore>,
 }
+
+/// Children at one time, over all servers and sessions.
+pub const CHILDREN_MAX: usize = 64;
 
 /// One configured server, and what has been learned about it.
 pub struct Server {
@@ -144,11 +150,21 @@ impl Server {
                 self.connection(Link::Http(connection), era, welcome, wish)
             }
             (None, _) => {
+                let room = self.room().map_err(EraError::Failed)?;
                 let started = self.start(era, wish.feed.clone()).await.map_err(EraError::Failed)?;
-                let guard = Started::new(started, self.environment.tasks.clone());
+                let guard = Started { inner: started, room, tasks: self.environment.tasks.clone() };
                 let welcome = handshake::over_pipe(&guard, era, wish).await?;
                 self.connection(Link::Pipe(guard), era, welcome, wish)
             }
+        }
+    }
+
+    /// Room for one more child; embedded servers need none.
+    fn room(&self) -> Result<Option<OwnedSemaphorePermit>, ConnectError> {
+        let Target::Child { .. } = self.spec.target else { return Ok(None) };
+        match self.environment.children.clone().try_acquire_owned() {
+            Ok(permit) => Ok(Some(permit)),
+            Err(_) => Err(ConnectError::TooManyChildren(CHILDREN_MAX)),
         }
     }
 
@@ -352,14 +368,12 @@ impl Connection {
 /// A pipe and the process behind it, ended together: gently when closed, and gently in the background when dropped.
 struct Started {
     inner: child::Started,
+    /// Given back when the process is gone.
+    room: Option<OwnedSemaphorePermit>,
     tasks: Tasks,
 }
 
 impl Started {
-    fn new(inner: child::Started, tasks: Tasks) -> Self {
-        Self { inner, tasks }
-    }
-
     fn pipe(&self) -> &Arc<Pipe> {
         &self.inner.pipe
     }
@@ -380,7 +394,11 @@ impl Drop for Started {
     fn drop(&mut self) {
         self.pipe().close();
         if let Some(child) = self.inner.child.take() {
-            self.tasks.spawn(child::stop(child));
+            let room = self.room.take();
+            self.tasks.spawn(async move {
+                child::stop(child).await;
+                drop(room);
+            });
         }
     }
 }

@@ -62,6 +62,9 @@ pub enum ConnectError {
         /// How it ended last.
         last: String,
     },
+    /// No room for another child.
+    #[error("{0} server processes run already; let sessions share one with \"isolation\": \"shared\"")]
+    TooManyChildren(usize),
     /// Shutting down.
     #[error("the gateway is shutting down")]
     Stopping,
@@ -92,6 +95,7 @@ impl ConnectError {
             Self::Refused { .. } | Self::Handshake(_) => ("handshake_failed", None, None),
             Self::Timeout(_) => ("timeout", None, None),
             Self::GaveUp { last, .. } => ("crash_loop", Some(last), None),
+            Self::TooManyChildren(_) => ("limit_exceeded", None, None),
             Self::Stopping => ("stopping", None, None),
         };
         ErrorBody::new(code::INTERNAL_ERROR, &format!("{server}: {self}"), Some(&data(reason, exit, stderr)))

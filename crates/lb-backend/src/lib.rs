@@ -14,5 +14,5 @@ mod outbound;
 mod pipe;
 mod restart;
 
-pub use connect::{Connection, Connector, EmbeddedServers, Environment, Server, Wish};
+pub use connect::{CHILDREN_MAX, Connection, Connector, EmbeddedServers, Environment, Server, Wish};
 pub use error::ConnectError;

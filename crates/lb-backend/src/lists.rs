@@ -42,7 +42,7 @@ struct Page {
 #[derive(Clone, Debug)]
 pub struct Ticket {
     list: Which,
-    cursor: Vec<u8>,
+    key: Vec<u8>,
     generation: u64,
 }
 
@@ -85,12 +85,12 @@ impl Lists {
             "resources/templates/list" => Which::Templates,
             _ => return Lookup::NoList,
         };
-        let cursor = message.member_bytes("cursor").unwrap_or_default();
+        let key = key(message);
         let mut state = self.0.lock();
         let pages = state.pages(list);
-        match pages.pages.get(cursor) {
+        match pages.pages.get(&key) {
             Some(page) if page.until.is_none_or(|until| now < until) => Lookup::Known(page.result.clone()),
-            _ => Lookup::Ask(Ticket { list, cursor: cursor.to_vec(), generation: pages.generation }),
+            _ => Lookup::Ask(Ticket { list, key, generation: pages.generation }),
         }
     }
 
@@ -100,7 +100,7 @@ impl Lists {
         let mut state = self.0.lock();
         let pages = state.pages(ticket.list);
         if pages.generation == ticket.generation && pages.pages.len() < PAGES_MAX {
-            pages.pages.insert(ticket.cursor, Page { result, until: for_time.map(|time| now + time) });
+            pages.pages.insert(ticket.key, Page { result, until: for_time.map(|time| now + time) });
         }
     }
 
@@ -136,6 +136,16 @@ impl Lists {
     pub fn set_params(&self, params: Arc<ToolParams>) {
         self.0.lock().params = Some(params);
     }
+}
+
+/// What an answer depends on: the cursor, and in the modern era what the client declares with this very request.
+fn key(message: &Message) -> Vec<u8> {
+    let mut key = message.member_bytes("cursor").unwrap_or_default().to_vec();
+    if let Some(capabilities) = message.meta("io.modelcontextprotocol/clientCapabilities") {
+        key.push(0);
+        key.extend_from_slice(capabilities.as_bytes());
+    }
+    key
 }
 
 impl State {
