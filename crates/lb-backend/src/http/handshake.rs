@@ -38,8 +38,23 @@ pub async fn initialize(endpoint: &Arc<Endpoint>, hello: &Raw, generation: u64) 
     }
 }
 
-/// Introduces us to a modern server.
+/// Introduces us to a modern server, and once more if it refuses our revision but names it among its own.
 pub async fn discover(endpoint: &Arc<Endpoint>, client_info: Option<&Raw>) -> Result<Raw, EraError> {
+    let first = discover_once(endpoint, client_info).await;
+    let Err(
+        EraError::WrongEra(ConnectError::Refused { raw, .. }) | EraError::Failed(ConnectError::Refused { raw, .. }),
+    ) = &first
+    else {
+        return first;
+    };
+    let supported = unsupported(raw);
+    if supported.is_some_and(|data| speaks(&data, "supported", Era::Modern)) {
+        return discover_once(endpoint, client_info).await;
+    }
+    first
+}
+
+async fn discover_once(endpoint: &Arc<Endpoint>, client_info: Option<&Raw>) -> Result<Raw, EraError> {
     let meta = outbound::own_meta(client_info, &Raw::empty_object());
     let params = compose::object(&[("_meta", &meta)]);
     let request = compose::request(&Id::number(FIRST_ID), "server/discover", Some(&params));
@@ -61,12 +76,16 @@ fn speaks(object: &Raw, member: &str, era: Era) -> bool {
 
 /// Only a server that names no legacy revision proves that the other era is not worth a try.
 fn refused_modern(error: Raw) -> EraError {
-    let body = ErrorBody::from_server(error.clone());
-    let supported = error.member("data").filter(|_| body.code == code::UNSUPPORTED_VERSION);
-    let modern_only =
-        supported.is_some_and(|data| data.member("supported").is_some() && !speaks(&data, "supported", Era::Legacy));
+    let modern_only = unsupported(&error)
+        .is_some_and(|data| data.member("supported").is_some() && !speaks(&data, "supported", Era::Legacy));
     let error = refused(error);
     if modern_only { EraError::Failed(error) } else { EraError::WrongEra(error) }
+}
+
+/// What a server says about its revisions when it refuses ours.
+fn unsupported(error: &Raw) -> Option<Raw> {
+    let body = ErrorBody::from_server(error.clone());
+    error.member("data").filter(|_| body.code == code::UNSUPPORTED_VERSION)
 }
 
 fn refused(raw: Raw) -> ConnectError {

@@ -105,6 +105,31 @@ async fn what_only_one_era_says() {
 }
 
 #[tokio::test]
+async fn a_server_that_names_our_revision_as_it_refuses_it_is_asked_once_more() {
+    for (second, want) in [
+        (json!({"result": {"supportedVersions": ["2026-07-28"]}}), true),
+        (json!({"error": {"code": -32022, "message": "m", "data": {"supported": ["2026-07-28"]}}}), false),
+    ] {
+        let mut server = Script::start().await;
+        let endpoint = endpoint(&server);
+        let (got, ()) = tokio::join!(HttpConnection::modern(endpoint, None, Feed::default()), async {
+            let error = json!({"code": -32022, "message": "m", "data": {"supported": ["2025-11-25", "2026-07-28"]}});
+            for (status, mut answer) in [
+                ("400 Bad Request", json!({"error": error})),
+                (if want { "200 OK" } else { "400 Bad Request" }, second),
+            ] {
+                let asked = server.next().await;
+                assert_eq!((&asked.body["method"], asked.method.as_str()), (&json!("server/discover"), "POST"));
+                answer["jsonrpc"] = json!("2.0");
+                answer["id"] = asked.body["id"].clone();
+                asked.respond(status, &[("content-type", JSON)], &answer.to_string()).await;
+            }
+        });
+        assert_eq!(got.is_ok(), want);
+    }
+}
+
+#[tokio::test]
 async fn a_welcome_may_come_as_an_event_among_others() {
     let mut server = Script::start().await;
     let endpoint = endpoint(&server);
