@@ -1,14 +1,17 @@
 //! Bytes as lower-case hex text, the form of the recorder's files.
 
-use std::fmt::Write as _;
+const DIGITS: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
 
 /// Writes `bytes` as lower-case hex.
 #[must_use]
 pub fn encode(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("writing to a String cannot fail");
-        text
-    })
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        for half in [byte >> 4, byte & 15] {
+            text.extend(DIGITS.get(usize::from(half)));
+        }
+    }
+    text
 }
 
 /// Reads hex text of either case; `None` for an odd length or another character.

@@ -2,7 +2,11 @@
 //!
 //! `recorder [--http ADDR] [--era legacy|modern|dual] --record FILE [--replies FILE]`. The record has one line of hex
 //! per received message, in the order received, written before the message is answered. Line n of the replies, also
-//! hex, is the raw `result` of the n-th `tools/call`; after the last line it starts again. Any tool name is accepted.
+//! hex, is the raw `result` of the n-th `tools/call`; after the last line it starts again. Before the hex may stand
+//! `error` (it is an error object), `sse` (over HTTP it comes as an event stream) and `note HEX` (a message that goes
+//! out before it, as an event stream over HTTP). Any tool name is accepted.
+
+mod reply;
 
 use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind, Result, Write as _};
@@ -17,8 +21,10 @@ use tokio::task::JoinSet;
 use super::endpoint::{self, Endpoint, Verdict};
 use super::handshake::{COMPLETE, Era, Eras, Hello, UNCACHED};
 use super::hex;
-use super::http1::{Conn, response};
+use super::http1::{Conn, LAST_CHUNK, response, sse_head};
 use super::message::{self, Message};
+
+pub use reply::{Reply, TOKEN, write_script};
 
 /// How a recorder is started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -90,21 +96,20 @@ pub fn read_record(path: &Path) -> Result<Vec<Vec<u8>>> {
 /// # Errors
 /// When the file cannot be written.
 pub fn write_replies(path: &Path, results: &[&[u8]]) -> Result<()> {
-    let lines: String = results.iter().map(|result| hex::encode(result) + "\n").collect();
-    std::fs::write(path, lines)
+    write_script(path, &results.iter().map(|result| Reply::result(result)).collect::<Vec<_>>())
 }
 
 #[derive(Debug)]
 struct Recorder {
     hello: Hello,
     record: Mutex<File>,
-    replies: Vec<Vec<u8>>,
+    replies: Vec<Reply>,
     calls: Mutex<usize>,
 }
 
 impl Recorder {
     fn open(options: &Options) -> Result<Self> {
-        let replies = options.replies.as_deref().map(read_record).transpose()?.unwrap_or_default();
+        let replies = options.replies.as_deref().map(reply::read_script).transpose()?.unwrap_or_default();
         let record = OpenOptions::new().create(true).append(true).open(&options.record)?;
         let hello = Hello { name: "recorder", eras: options.eras };
         Ok(Self { hello, record: Mutex::new(record), replies, calls: Mutex::default() })
@@ -115,34 +120,64 @@ impl Recorder {
         file.write_all((hex::encode(bytes) + "\n").as_bytes())
     }
 
-    /// The response to a request that was found good, with the HTTP status that goes with it.
-    fn answer(&self, message: &Message, era: Era) -> (u16, Vec<u8>) {
+    /// The answer to a request that was found good.
+    fn answer(&self, message: &Message, era: Era) -> Answer {
         let id = message.id.as_deref().unwrap_or("null");
         let modern = era == Era::Modern;
         let result = match message.method() {
-            "initialize" if !modern => self.hello.initialize(message).into_bytes(),
-            "server/discover" if modern => self.hello.discover().into_bytes(),
-            "ping" | "logging/setLevel" if !modern => b"{}".to_vec(),
-            "tools/list" => tools(era).into_bytes(),
-            "tools/call" => self.next_reply(era),
+            "initialize" if !modern => self.hello.initialize(message),
+            "server/discover" if modern => self.hello.discover(),
+            "ping" | "logging/setLevel" if !modern => "{}".to_owned(),
+            "tools/list" => tools(era),
+            "tools/call" => {
+                let reply = self.next_reply(era);
+                let token = message.meta.get("progressToken").map_or("null", |token| token.get());
+                let is_stream = reply.is_stream || !reply.notes.is_empty();
+                return Answer { status: 200, messages: reply.messages(id, token), is_stream };
+            }
             _ => {
                 let status = if modern { 404 } else { 200 };
-                return (status, message::error(id, -32601, "method not found", None).into_bytes());
+                let error = message::error(id, -32601, "method not found", None).into_bytes();
+                return Answer { status, messages: vec![error], is_stream: false };
             }
         };
-        let mut bytes = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"#).into_bytes();
-        bytes.extend_from_slice(&result);
-        bytes.push(b'}');
-        (200, bytes)
+        let messages = Reply::result(result.as_bytes()).messages(id, "null");
+        Answer { status: 200, messages, is_stream: false }
     }
 
-    fn next_reply(&self, era: Era) -> Vec<u8> {
+    fn next_reply(&self, era: Era) -> Reply {
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         let turn = calls.checked_rem(self.replies.len());
         *calls += 1;
         match turn.and_then(|turn| self.replies.get(turn)) {
             Some(reply) => reply.clone(),
-            None => format!(r#"{{{}"content":[]}}"#, if era == Era::Modern { COMPLETE } else { "" }).into_bytes(),
+            None => {
+                let complete = if era == Era::Modern { COMPLETE } else { "" };
+                Reply::result(format!(r#"{{{complete}"content":[]}}"#).as_bytes())
+            }
+        }
+    }
+}
+
+/// Messages to send, the response last.
+struct Answer {
+    status: u16,
+    messages: Vec<Vec<u8>>,
+    is_stream: bool,
+}
+
+impl Answer {
+    fn to_lines(&self) -> Vec<u8> {
+        self.messages.iter().flat_map(|message| [message, &b"\n"[..]].concat()).collect()
+    }
+
+    fn to_http(&self, session: Option<&str>) -> Vec<u8> {
+        match self.messages.as_slice() {
+            [response] if !self.is_stream => endpoint::json(self.status, session, response),
+            messages => {
+                let chunks: Vec<u8> = messages.iter().flat_map(|message| reply::event_chunk(message)).collect();
+                [sse_head(), chunks, LAST_CHUNK.to_vec()].concat()
+            }
         }
     }
 }
@@ -160,8 +195,7 @@ async fn serve_stdio(recorder: &Recorder) -> Result<()> {
     while 0 < stdin.read_until(b'\n', &mut line).await? {
         let message = line.strip_suffix(b"\n").unwrap_or(&line);
         recorder.note(message)?;
-        if let Some(mut answer) = stdio_answer(recorder, message) {
-            answer.push(b'\n');
+        if let Some(answer) = stdio_answer(recorder, message) {
             stdout.write_all(&answer).await?;
             stdout.flush().await?;
         }
@@ -172,13 +206,13 @@ async fn serve_stdio(recorder: &Recorder) -> Result<()> {
 
 fn stdio_answer(recorder: &Recorder, bytes: &[u8]) -> Option<Vec<u8>> {
     let Some(message) = Message::parse(bytes) else {
-        return Some(message::error("null", -32700, "parse error", None).into_bytes());
+        return Some((message::error("null", -32700, "parse error", None) + "\n").into_bytes());
     };
     let id = message.id.as_deref()?;
     message.method.as_deref()?;
     Some(match recorder.hello.check(&message, None) {
-        Ok(era) => recorder.answer(&message, era).1,
-        Err(refusal) => refusal.response(id).into_bytes(),
+        Ok(era) => recorder.answer(&message, era).to_lines(),
+        Err(refusal) => (refusal.response(id) + "\n").into_bytes(),
     })
 }
 
@@ -207,9 +241,8 @@ async fn serve_connection(recorder: Arc<Recorder>, endpoint: Arc<Endpoint<()>>, 
             // It never speaks first, so it offers no stream.
             Verdict::Stream(_) => response(405, &[("Allow", "POST, DELETE")], b""),
             Verdict::Request { message, era, session } => {
-                let (status, body) = recorder.answer(&message, era);
                 let session = session.filter(|_| message.method() == "initialize");
-                endpoint::json(status, session.as_deref(), &body)
+                recorder.answer(&message, era).to_http(session.as_deref())
             }
         };
         if conn.write(&reply).await.is_err() {
