@@ -68,7 +68,8 @@ impl Gateway {
             }
         });
         let address = tokio::time::timeout(START_MAX, address).await.ok().and_then(Result::ok);
-        let address = address.unwrap_or_else(|| panic!("the gateway does not listen: {}", stderr.lock().expect("lock")));
+        let address =
+            address.unwrap_or_else(|| panic!("the gateway does not listen: {}", stderr.lock().expect("lock")));
         Self { address, stderr, child, _folder: folder }
     }
 
