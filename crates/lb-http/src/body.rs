@@ -37,7 +37,8 @@ impl Body {
     }
 
     pub(crate) fn stream(frames: Frames, phase: Arc<Phase>, retry_after: Duration) -> Self {
-        let stream = Stream { frames, phase, retry_after, out: BytesMut::new(), receipts: Vec::new(), large: None };
+        let (out, receipts) = (BytesMut::new(), Vec::new());
+        let stream = Stream { frames, phase, retry_after, out, receipts, large: None, closing: false };
         Self { content: Content::Stream(Box::new(stream)), _work: None }
     }
 
@@ -99,6 +100,8 @@ struct Stream {
     receipts: Vec<Receipt>,
     /// A message that follows `out` on its own.
     large: Option<Bytes>,
+    /// The client has been told when to come back; nothing follows.
+    closing: bool,
 }
 
 impl Stream {
@@ -109,7 +112,7 @@ impl Stream {
         if !self.out.is_empty() || self.large.is_some() {
             return Poll::Ready(self.take());
         }
-        if self.is_closing() {
+        if self.closing {
             return Poll::Ready(None);
         }
         while self.out.len() < Self::LARGE && self.large.is_none() {
@@ -119,7 +122,7 @@ impl Stream {
                 Poll::Ready(None) => break,
                 Poll::Pending if self.out.is_empty() && self.should_close() => {
                     sse::retry(&mut self.out, self.retry_after);
-                    self.retry_after = Duration::ZERO;
+                    self.closing = true;
                 }
                 Poll::Pending if self.out.is_empty() => return Poll::Pending,
                 Poll::Pending => break,
@@ -131,12 +134,7 @@ impl Stream {
     /// The shutdown has come so far that this stream must end.
     fn should_close(&self) -> bool {
         let limit = if self.frames.is_endless() { Level::Draining } else { Level::Closing };
-        limit <= self.phase.level() && !self.retry_after.is_zero()
-    }
-
-    /// The client has been told when to come back.
-    fn is_closing(&self) -> bool {
-        self.retry_after.is_zero()
+        limit <= self.phase.level() && !self.closing
     }
 
     fn take(&mut self) -> Option<Bytes> {

@@ -88,6 +88,24 @@ async fn a_busy_connection_is_not_idle() {
 }
 
 #[tokio::test]
+async fn a_client_that_takes_nothing_is_let_go_and_its_call_lives_on() {
+    let settings = Settings { write_stall_max: Duration::from_millis(200), ..Settings::default() };
+    let server = Server::with(settings, lb_front::Settings::default()).await;
+    server.middle.on("floods", |_, out| async move {
+        let text = "x".repeat(100_000);
+        loop {
+            out.step(lb_testkit::note("notifications/x", &json!(text))).await;
+            tokio::task::yield_now().await;
+        }
+    });
+    let (mut peer, session) = server.seated("2025-06-18").await;
+    peer.send_post(&[("Mcp-Session-Id", &session)], &tool_call(1, "floods").to_string()).await;
+    tokio::time::timeout(PATIENCE, server.middle.happened("adopt")).await.unwrap();
+    let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } });
+    assert_eq!(server.connect().await.post(&[("Mcp-Session-Id", &session)], &cancel).await.status, 202);
+}
+
+#[tokio::test]
 async fn connections_have_a_limit() {
     let server =
         Server::with(Settings { connections_max: 1, ..Settings::default() }, lb_front::Settings::default()).await;
