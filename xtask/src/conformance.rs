@@ -17,13 +17,14 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
 use serde_json::json;
 
+use self::client::Driver;
 use crate::peers::{self, CONFORMANCE, CONFORMANCE_STABLE};
 use crate::score::{self, Scenarios, Score};
 use crate::sh::{self, Server};
 use crate::workspace;
 
 /// The paths `cargo xtask test` runs.
-pub const IN_CI: &[Way] = &[Way::Direct, Way::HttpHttp, Way::HttpStdio];
+pub const IN_CI: &[Way] = &[Way::Direct, Way::HttpHttp, Way::HttpStdio, Way::Client];
 
 /// How many runs go on at once.
 const WORKERS: usize = 2;
@@ -40,7 +41,7 @@ pub enum Way {
     HttpHttp,
     /// Through landbridge to the fixture over stdio
     HttpStdio,
-    /// The other way round: a client, given by --driver, through landbridge to the suite
+    /// The other way round: a client through landbridge to the suite, measured by the same client alone
     Client,
 }
 
@@ -91,6 +92,8 @@ pub struct Row {
     pub way: Way,
     pub suite: Suite,
     pub score: Score,
+    /// How many pass without landbridge: the fixture alone, or on the client path the driver alone.
+    direct: Option<usize>,
     /// Why the row misses its target; empty when it does not.
     pub misses: Vec<String>,
     /// The checks that failed, for the log.
@@ -103,9 +106,14 @@ impl Row {
         self.score.passed + self.score.failed + self.score.void.len()
     }
 
-    /// The peers that ran it.
-    pub fn peers(&self) -> [&'static str; 2] {
-        [peers::NODE.key, suite_peer(self.suite).key]
+    /// The peers that ran it; as the client, those of our own driver.
+    pub fn peers(&self) -> Vec<&'static str> {
+        let client = match (self.way, self.suite) {
+            (Way::Client, Suite::Legacy) => Some(peers::TYPESCRIPT_V1.key),
+            (Way::Client, Suite::Modern) => Some(peers::TYPESCRIPT_V2.key),
+            _ => None,
+        };
+        [peers::NODE.key, suite_peer(self.suite).key].into_iter().chain(client).collect()
     }
 }
 
@@ -116,12 +124,7 @@ fn name_of(value: &impl ValueEnum) -> String {
 
 /// The command: runs, prints, and says whether every row met its target.
 pub fn command(ways: &[Way], suites: &[Suite], driver: Option<String>, as_json: bool) -> Result<bool> {
-    let servers = [Way::Direct, Way::HttpHttp, Way::HttpStdio];
-    let ways = match (ways.is_empty(), &driver) {
-        (false, _) => ways,
-        (true, None) => &servers,
-        (true, Some(_)) => Way::value_variants(),
-    };
+    let ways = if ways.is_empty() { Way::value_variants() } else { ways };
     let suites = if suites.is_empty() { Suite::value_variants() } else { suites };
     // In JSON mode stdout belongs to the JSON alone.
     let rows = run(ways, suites, driver, as_json)?;
@@ -135,10 +138,8 @@ pub fn command(ways: &[Way], suites: &[Suite], driver: Option<String>, as_json: 
 
 /// Runs every suite over every path. The direct run comes along, since the others are measured by it.
 pub fn run(ways: &[Way], suites: &[Suite], driver: Option<String>, quiet: bool) -> Result<Vec<Row>> {
-    if ways.contains(&Way::Client) && driver.is_none() {
-        bail!("the client path needs --driver COMMAND");
-    }
-    let needed = [peers::NODE, CONFORMANCE, CONFORMANCE_STABLE];
+    let driver = driver.map_or(Driver::Ours, Driver::Given);
+    let needed = [peers::NODE, CONFORMANCE, CONFORMANCE_STABLE, peers::TYPESCRIPT_V1, peers::TYPESCRIPT_V2];
     if quiet { peers::ensure_quietly(&needed) } else { peers::ensure(&needed) }?;
     let programs = Programs::build(ways, driver)?;
     let mut jobs: VecDeque<(Way, Suite)> = VecDeque::new();
@@ -149,16 +150,18 @@ pub fn run(ways: &[Way], suites: &[Suite], driver: Option<String>, quiet: bool) 
         }
     }
     let results = run_all(&programs, jobs)?;
-    let of =
-        |way: Way, suite: Suite| results.iter().find(|(job, _)| *job == (way, suite)).map(|(_, scenarios)| scenarios);
+    let of = |way: Way, suite: Suite| results.iter().find(|(job, _)| *job == (way, suite)).map(|(_, run)| run);
     let mut rows = Vec::new();
     for way in Way::value_variants().iter().filter(|way| ways.contains(way)) {
         for suite in suites.iter().filter(|suite| way.has(**suite)) {
-            let scenarios = of(*way, *suite).context("every job left a result")?;
-            let direct = way.beside_direct().then(|| of(Way::Direct, *suite)).flatten();
-            let score = score::score(scenarios, direct);
-            let misses = target::misses(*way, *suite, &score);
-            rows.push(Row { way: *way, suite: *suite, failures: failures(scenarios), score, misses });
+            let run = of(*way, *suite).context("every job left a result")?;
+            let beside = way.beside_direct().then(|| of(Way::Direct, *suite)).flatten().map(|run| &run.scenarios);
+            let direct = run.direct.as_ref().or(beside);
+            let score = score::score(&run.scenarios, direct);
+            let misses = target::misses(*way, *suite, &programs.driver, &score);
+            let failures = failures(&run.scenarios);
+            let direct = direct.map(|direct| score::score(direct, None).passed);
+            rows.push(Row { way: *way, suite: *suite, score, direct, misses, failures });
         }
     }
     Ok(rows)
@@ -169,8 +172,15 @@ fn failures(scenarios: &Scenarios) -> Vec<String> {
     each.map(|(name, why)| format!("{name}: {why}")).collect()
 }
 
+/// What one suite over one path showed.
+pub struct Run {
+    scenarios: Scenarios,
+    /// The measure, where it is not the direct path of the same suite.
+    direct: Option<Scenarios>,
+}
+
 /// One finished run.
-type Finished = ((Way, Suite), Scenarios);
+type Finished = ((Way, Suite), Run);
 
 fn run_all(programs: &Programs, jobs: VecDeque<(Way, Suite)>) -> Result<Vec<Finished>> {
     let jobs = Mutex::new(jobs);
@@ -184,7 +194,7 @@ fn run_all(programs: &Programs, jobs: VecDeque<(Way, Suite)>) -> Result<Vec<Fini
                     let result = programs
                         .run(way, suite)
                         .with_context(|| format!("{} {}", name_of(&way), name_of(&suite)))
-                        .map(|scenarios| ((way, suite), scenarios));
+                        .map(|run| ((way, suite), run));
                     results.lock().unwrap_or_else(PoisonError::into_inner).push(result);
                 }
             });
@@ -197,14 +207,14 @@ fn run_all(programs: &Programs, jobs: VecDeque<(Way, Suite)>) -> Result<Vec<Fini
 pub struct Programs {
     fixture: PathBuf,
     landbridge: Option<PathBuf>,
-    driver: Option<String>,
+    driver: Driver,
     out: PathBuf,
     /// Two runs in one folder would score each other's results.
     _alone: fs::File,
 }
 
 impl Programs {
-    fn build(ways: &[Way], driver: Option<String>) -> Result<Self> {
+    fn build(ways: &[Way], driver: Driver) -> Result<Self> {
         let (out, alone) = workspace::exclusive_folder("conformance")?;
         let through = ways.iter().any(|way| *way != Way::Direct);
         Ok(Self {
@@ -217,7 +227,7 @@ impl Programs {
     }
 
     /// One suite over one path, from starting the servers to reading the results.
-    fn run(&self, way: Way, suite: Suite) -> Result<Scenarios> {
+    fn run(&self, way: Way, suite: Suite) -> Result<Run> {
         let out = self.out.join(format!("{}-{}", name_of(&way), name_of(&suite)));
         if out.exists() {
             fs::remove_dir_all(&out)?;
@@ -248,7 +258,7 @@ impl Programs {
         }
         drop(gateway);
         drop(fixture);
-        score::read(&results)
+        Ok(Run { scenarios: score::read(&results)?, direct: None })
     }
 
     fn start_fixture(&self, out: &Path) -> Result<Server> {
@@ -316,13 +326,17 @@ fn run_suite(suite: Suite, url: &str, arguments: &[String], results: &Path, log:
 
 /// Prints the rows beside the direct ones, and what is wrong below.
 pub fn print(rows: &[Row]) {
-    println!("{:<12} {:<12} {:>6} {:>6} {:>5} {:>8}  bad", "path", "suite", "passed", "failed", "void", "warnings");
+    println!(
+        "{:<12} {:<12} {:>6} {:>6} {:>6} {:>5} {:>8}  bad",
+        "path", "suite", "direct", "passed", "failed", "void", "warnings"
+    );
     for row in rows {
         let score = &row.score;
         println!(
-            "{:<12} {:<12} {:>6} {:>6} {:>5} {:>8}  {}",
+            "{:<12} {:<12} {:>6} {:>6} {:>6} {:>5} {:>8}  {}",
             name_of(&row.way),
             name_of(&row.suite),
+            row.direct.map_or("-".to_owned(), |passed| passed.to_string()),
             score.passed,
             score.failed,
             score.void.len(),

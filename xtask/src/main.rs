@@ -52,7 +52,7 @@ enum Task {
         /// Which scenarios; all when not given
         #[arg(long, value_enum)]
         suite: Vec<conformance::Suite>,
-        /// The client of the client path: a command, split at spaces, that is given the server's URL as last argument
+        /// The client of the client path instead of ours: a command, split at spaces, with the server's URL added
         #[arg(long, value_name = "COMMAND")]
         driver: Option<String>,
     },

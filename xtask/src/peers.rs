@@ -60,23 +60,29 @@ pub const CONFORMANCE_STABLE: Peer = Peer {
     about: "official conformance suite, stable release, legacy scenarios",
 };
 
+/// The official SDK for legacy clients and servers.
+pub const TYPESCRIPT_V1: Peer = Peer {
+    key: "typescript-v1",
+    source: Source::Npm(&[("@modelcontextprotocol/sdk", "1.32.2")]),
+    program: "node_modules/@modelcontextprotocol/sdk",
+    about: "TypeScript SDK 1.x, legacy client and server",
+};
+
+/// The official SDK for both eras.
+pub const TYPESCRIPT_V2: Peer = Peer {
+    key: "typescript-v2",
+    source: Source::Npm(&[("@modelcontextprotocol/client", "2.4.0"), ("@modelcontextprotocol/server", "2.4.0")]),
+    program: "node_modules/@modelcontextprotocol",
+    about: "TypeScript SDK 2.x, client and server of both eras",
+};
+
 /// Every peer; a peer that no test used fails `cargo xtask test`.
 pub const PEERS: &[Peer] = &[
     NODE,
     CONFORMANCE,
     CONFORMANCE_STABLE,
-    Peer {
-        key: "typescript-v1",
-        source: Source::Npm(&[("@modelcontextprotocol/sdk", "1.32.2")]),
-        program: "node_modules/@modelcontextprotocol/sdk",
-        about: "TypeScript SDK 1.x, legacy client and server",
-    },
-    Peer {
-        key: "typescript-v2",
-        source: Source::Npm(&[("@modelcontextprotocol/client", "2.4.0"), ("@modelcontextprotocol/server", "2.4.0")]),
-        program: "node_modules/@modelcontextprotocol",
-        about: "TypeScript SDK 2.x, client and server of both eras",
-    },
+    TYPESCRIPT_V1,
+    TYPESCRIPT_V2,
     Peer {
         key: "everything",
         source: Source::Npm(&[("@modelcontextprotocol/server-everything", "2026.8.31")]),
