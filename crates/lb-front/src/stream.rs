@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use lb_exchange::{EventId, Happened, Holder, Loss, Seat, StreamId};
+use lb_exchange::{EventId, Happened, Holder, Loss, Receipt, Seat, StreamId};
 use lb_wire::Line;
 use tokio::time::Instant;
 
@@ -91,9 +91,11 @@ impl Live {
             _ => None,
         };
         self.prime(pause);
-        let mut receipts = early.receipts.into_iter();
-        for answer in early.answers {
-            self.message(answer.into_line(), receipts.next());
+        // The last of the early answers stands for the delivery of all of them.
+        let mut receipt = Receipt::all(early.receipts);
+        let last = early.answers.len().saturating_sub(1);
+        for (n, answer) in early.answers.into_iter().enumerate() {
+            self.message(answer.into_line(), if n == last { receipt.take() } else { None });
         }
         match start {
             Start::With(said) => self.say(said),
@@ -157,7 +159,7 @@ impl Live {
         }
     }
 
-    fn message(&mut self, line: Line, receipt: Option<lb_exchange::Receipt>) {
+    fn message(&mut self, line: Line, receipt: Option<Receipt>) {
         let event_id = self.sink.as_ref().and_then(|sink| sink.append(Some(line.clone())));
         self.queue.push_back(Frame::Message { line, event_id, receipt });
     }

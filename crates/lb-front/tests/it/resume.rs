@@ -210,3 +210,30 @@ async fn receipts_follow_the_bytes() {
     tokio::time::sleep(2 * SECOND).await;
     assert_eq!(tally.read(), (2, 1));
 }
+
+#[tokio::test(start_paused = true)]
+async fn receipts_of_a_batch_follow_the_cursor() {
+    let middle = middle();
+    let tally = Arc::new(Tally::default());
+    let scribe = tally.clone();
+    middle.on("leases", move |_, _| {
+        let receipt = scribe.receipt();
+        async { End { receipt: Some(receipt), ..End::ours(Outcome::Result(lb_testkit::raw(&json!({})))) } }
+    });
+    middle.on("talks", |_, out| async move {
+        tokio::time::sleep(SECOND / 2).await;
+        out.step(note("notifications/1", &json!({}))).await;
+        result(&json!("talks"))
+    });
+    let client = Client::seated(front(&middle), "2025-03-26", json!({})).await;
+    let batch =
+        json!([tool_call(1, "leases"), tool_call(2, "leases"), request(3, "ping", json!({})), tool_call(4, "talks")]);
+
+    drop(stream_of(client.post(&batch).await));
+    assert_eq!(tally.read(), (0, 2), "no cursor: nobody can ask for them");
+    middle.happened("end talks").await;
+    let mut frames = stream_of(client.post(&batch).await);
+    assert_eq!(show(&frames.next().await.unwrap()), "result 3 {}");
+    drop(frames);
+    assert_eq!(tally.read(), (2, 2), "a cursor: the stored copies are the delivery");
+}
