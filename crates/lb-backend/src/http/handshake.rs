@@ -27,6 +27,10 @@ pub async fn initialize(endpoint: &Arc<Endpoint>, hello: &Raw, generation: u64) 
     let request = compose::request(&Id::number(FIRST_ID), "initialize", Some(hello));
     let answer = introduce(endpoint, endpoint.headers().clone(), request).await?;
     match answer.message() {
+        // A server that names a revision without `initialize` as what it settled on speaks that one.
+        Some((Shape::Result, welcome)) if settles_on(&welcome) == Some(Era::Modern) => {
+            Err(EraError::WrongEra(no_result("initialize")))
+        }
         Some((Shape::Result, welcome)) if welcome.member("protocolVersion").is_some() => {
             let id = Session::id_in(&answer.headers);
             let session = Session::new(endpoint.clone(), id, &welcome, generation);
@@ -66,6 +70,11 @@ async fn discover_once(endpoint: &Arc<Endpoint>, client_info: Option<&Raw>) -> R
         Some((_, error)) => Err(refused_modern(error)),
         None => Err(answer.unreadable("server/discover")),
     }
+}
+
+/// The era of the revision that a server settled on, if we know it.
+fn settles_on(welcome: &Raw) -> Option<Era> {
+    Some(Revision::parse(welcome.member("protocolVersion")?.plain_str()?.as_bytes())?.era())
 }
 
 /// Whether a list of revisions names one of this era that we speak.

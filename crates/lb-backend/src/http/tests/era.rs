@@ -82,6 +82,7 @@ async fn what_every_answer_says() {
 #[tokio::test]
 async fn what_only_one_era_says() {
     let welcome = r#"{"jsonrpc":"2.0","id":ID,"result":{"protocolVersion":"2025-06-18","capabilities":{}}}"#;
+    let odd = r#"{"jsonrpc":"2.0","id":ID,"result":{"protocolVersion":"2026-07-28","capabilities":{}}}"#;
     let discovered = r#"{"jsonrpc":"2.0","id":ID,"result":{"supportedVersions":["2025-11-25","2026-07-28"]}}"#;
     let legacy_only = r#"{"jsonrpc":"2.0","id":ID,"result":{"supportedVersions":["2025-11-25"]}}"#;
     let unsupported =
@@ -91,6 +92,7 @@ async fn what_only_one_era_says() {
     let rows: &[(Revision, Row, &str)] = &[
         (LEGACY, ("200 OK", JSON, welcome), "yes"),
         (MODERN, ("200 OK", JSON, welcome), "no: "),
+        (LEGACY, ("200 OK", JSON, odd), "no: "),
         (MODERN, ("200 OK", JSON, discovered), "yes"),
         (LEGACY, ("200 OK", JSON, discovered), "no: "),
         (MODERN, ("200 OK", JSON, legacy_only), "no: "),
