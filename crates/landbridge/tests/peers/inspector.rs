@@ -1,0 +1,82 @@
+//! The MCP Inspector's command line, a client that people really use. One process per request.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::client::Era;
+use crate::compare::difference;
+use crate::installed;
+use crate::server::{Behind, Link, Reach};
+
+/// How long one request may take.
+const RUN_MAX: Duration = Duration::from_secs(20);
+
+/// The Inspector prints through the gateway what it prints without it.
+pub async fn check(era: Era, behind: Behind, link: Link) {
+    let reach = Reach::start(era, behind, link).await;
+    let home = tempfile::tempdir().expect("a temporary folder");
+    for (at, request) in requests(behind).into_iter().enumerate() {
+        let ask = |server| print(server, era, &request, home.path());
+        let (direct, served, piped) = tokio::join!(ask(&reach.direct), ask(&reach.served), ask(&reach.piped));
+        for (way, through) in [("through serve", served), ("through stdio", piped)] {
+            if at == 0 {
+                assert_eq!(through["protocolVersion"], era.revision(), "{way}: {through}");
+            }
+            if let Some(difference) = difference("", &direct, &through) {
+                panic!("{request:?} {way}, and directly against that: {difference}");
+            }
+        }
+    }
+}
+
+fn requests(behind: Behind) -> Vec<Vec<&'static str>> {
+    let (tool, uri, prompt) = match behind {
+        Behind::Everything => (
+            vec!["get-sum", "--tool-args-json", r#"{"a":2,"b":3}"#],
+            "demo://resource/static/document/architecture.md",
+            vec!["args-prompt", "--prompt-args", "city=Paris"],
+        ),
+        Behind::Fixture(_) => (
+            vec!["structured"],
+            "test://static-binary",
+            vec!["test_prompt_with_arguments", "--prompt-args", "arg1=one", "arg2=two"],
+        ),
+    };
+    vec![
+        vec!["initialize"],
+        vec!["tools/list"],
+        [vec!["tools/call", "--tool-name"], tool].concat(),
+        vec!["resources/read", "--uri", uri],
+        [vec!["prompts/get", "--prompt-name"], prompt].concat(),
+    ]
+}
+
+async fn print(server: &Value, era: Era, request: &[&str], home: &std::path::Path) -> Value {
+    let node = installed::node();
+    let mut command = Command::new(&node);
+    command.arg(installed::file("inspector", "node_modules/.bin/mcp-inspector")).arg("--cli");
+    match server["url"].as_str() {
+        Some(url) => command.args([url, "--transport", "http"]),
+        None => command.arg("--config").arg(config(server, home)).args(["--server", "it"]),
+    };
+    command.args(["--protocol-era", era.name(), "--quiet", "--method"]).args(request);
+    command.env("HOME", home).stdin(Stdio::null()).kill_on_drop(true);
+    let output = tokio::time::timeout(RUN_MAX, command.output()).await;
+    let output = output.unwrap_or_else(|_| panic!("{command:?} does not end")).expect("node starts");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+        panic!("{command:?}: {error}: {}", String::from_utf8_lossy(&output.stderr));
+    })
+}
+
+/// A file that names one server to start; on the command line its options would be taken for the Inspector's own.
+fn config(server: &Value, home: &std::path::Path) -> std::path::PathBuf {
+    let text = json!({ "mcpServers": { "it": server } }).to_string();
+    let mut hash = std::hash::DefaultHasher::new();
+    std::hash::Hash::hash(&text, &mut hash);
+    let file = home.join(format!("{:x}.json", std::hash::Hasher::finish(&hash)));
+    std::fs::write(&file, text).expect("the config is written");
+    file
+}
