@@ -44,18 +44,20 @@ pub async fn start(
     Ok(Started { pipe, child: Some(child) })
 }
 
-/// How a child ended, in words, and what it last wrote to stderr.
-pub fn last_words(child: &Child) -> (Option<String>, String) {
+/// How a child that has closed a pipe ended, in words, and what it last wrote to stderr. A server that closed one is of
+/// no use any more, even if its process lives on.
+///
+/// Cancel safe: yes.
+pub async fn last_words(child: &Child) -> (Option<String>, String) {
+    if tokio::time::timeout(EXIT_AFTER_EOF, child.wait()).await.is_err() {
+        tracing::debug!(pid = child.pid(), "server closed a pipe and lives on");
+    }
     (child.exit().map(|exit| exit.to_string()), child.stderr().tail(STDERR_SHOWN))
 }
 
-/// What open calls are told once its output has ended. A server that closed its output is of no use any more, even if
-/// its process lives on.
+/// What open calls are told once its output has ended.
 async fn closed(server: String, child: Arc<Child>) -> Raw {
-    if tokio::time::timeout(EXIT_AFTER_EOF, child.wait()).await.is_err() {
-        tracing::debug!(%server, "server closed its output and lives on");
-    }
-    let (exit, stderr) = last_words(&child);
+    let (exit, stderr) = last_words(&child).await;
     error::closed(&server, exit.as_deref(), Some(&stderr))
 }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use lb_exchange::{Caller, Feed, Outcome, ServerSpec, Target, Tasks};
+use lb_exchange::{Caller, ErrorBody, Feed, Outcome, ServerName, ServerSpec, Target, Tasks};
 use lb_process::Child;
 use lb_wire::Raw;
 use lb_wire::revision::{Era, Revision};
@@ -187,7 +187,8 @@ impl Server {
 
     fn connection(&self, link: Link, era: Era, welcome: Raw, wish: &Wish) -> Result<Arc<Connection>, EraError> {
         let revision = handshake::revision(era, &welcome).map_err(EraError::Failed)?;
-        let connection = Connection { link, era, revision, welcome, log_level: Mutex::new(None) };
+        let name = self.spec.name.clone();
+        let connection = Connection { name, link, era, revision, welcome, log_level: Mutex::new(None) };
         let mixed = wish.caller.era() != era;
         if era == Era::Legacy && (mixed || !wish.client_says_initialized) {
             connection.notify("notifications/initialized", None);
@@ -200,12 +201,14 @@ impl Server {
 pub struct Connector {
     server: Arc<Server>,
     life: Mutex<Life>,
+    /// How it ended last, and its stderr.
+    last_words: Mutex<(String, String)>,
 }
 
 impl Connector {
     /// For one session, or for all that share.
     pub fn new(server: Arc<Server>) -> Self {
-        Self { server, life: Mutex::new(Life::Stopped) }
+        Self { server, life: Mutex::new(Life::Stopped), last_words: Mutex::default() }
     }
 
     /// The server.
@@ -223,8 +226,8 @@ impl Connector {
         let life = *self.life.lock();
         match life {
             Life::GaveUp { crashes } => {
-                let last = "it is given up".to_owned();
-                return Err(ConnectError::GaveUp { attempts: crashes, last });
+                let (last, stderr) = self.last_words.lock().clone();
+                return Err(ConnectError::GaveUp { crashes, last, stderr });
             }
             Life::Backoff { until, .. } => tokio::time::sleep_until(until.into()).await,
             Life::Stopped | Life::Running { .. } => {}
@@ -234,20 +237,29 @@ impl Connector {
         }
         *self.life.lock() = life.started(Instant::now());
         let result = self.server.connect(wish).await;
-        if let Err(ConnectError::Exited { .. } | ConnectError::Spawn(_)) = &result {
-            self.crashed();
+        match &result {
+            Err(ConnectError::Exited { exit, stderr }) => self.crashed(Instant::now(), (exit.clone(), stderr.clone())),
+            Err(ConnectError::Spawn(why)) => self.crashed(Instant::now(), (why.clone(), String::new())),
+            _ => {}
         }
         result
     }
 
     /// A connection that this made has died by itself.
-    pub fn crashed(&self) {
-        if self.server.endpoint.is_some() {
-            return;
+    ///
+    /// Cancel safe: yes, nothing is counted then.
+    pub async fn lost(&self, connection: &Connection) {
+        if let Link::Pipe(started) = &connection.link {
+            let words = started.last_words().await;
+            self.crashed(started.pipe().ended().unwrap_or_else(Instant::now), words);
         }
+    }
+
+    fn crashed(&self, at: Instant, words: (String, String)) {
+        *self.last_words.lock() = words;
         let jitter = 0.9 + 0.2 * f64::from(rand_unit());
         let mut life = self.life.lock();
-        *life = life.crashed(&self.server.spec.restart, Instant::now(), jitter);
+        *life = life.crashed(&self.server.spec.restart, at, jitter);
         tracing::warn!(server = %self.server.spec.name, life = ?*life, "server process ended unexpectedly");
     }
 }
@@ -261,6 +273,7 @@ fn rand_unit() -> f32 {
 
 /// A live connection to a server.
 pub struct Connection {
+    name: ServerName,
     link: Link,
     era: Era,
     revision: Revision,
@@ -357,6 +370,15 @@ impl Connection {
         }
     }
 
+    /// What a call is told that could not be sent because the server is gone.
+    async fn closed(&self) -> ErrorBody {
+        let (exit, stderr) = match &self.link {
+            Link::Pipe(started) => started.last_words().await,
+            Link::Http(_) => Default::default(),
+        };
+        ConnectError::Exited { exit, stderr }.to_body(self.name.as_str())
+    }
+
     fn intake(&self) -> &Intake {
         match &self.link {
             Link::Pipe(started) => started.pipe().intake(),
@@ -380,6 +402,17 @@ impl Started {
 
     fn child(&self) -> Option<&Arc<Child>> {
         self.inner.child.as_ref()
+    }
+
+    /// How it ended, in words, and what it last wrote to stderr.
+    ///
+    /// Cancel safe: yes.
+    async fn last_words(&self) -> (String, String) {
+        let (exit, stderr) = match self.child() {
+            Some(child) => child::last_words(child).await,
+            None => Default::default(),
+        };
+        (exit.unwrap_or_else(|| "it closed its input or output".to_owned()), stderr)
     }
 
     async fn close(&self) {

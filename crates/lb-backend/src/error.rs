@@ -55,12 +55,14 @@ pub enum ConnectError {
     #[error("the server did not answer within {0} s")]
     Timeout(u64),
     /// It crashed too often and is left alone.
-    #[error("the server crashed {attempts} times in a row and is not restarted; last: {last}")]
+    #[error("the server crashed {} and is not started again; last: {last}", times(*crashes))]
     GaveUp {
-        /// How often.
-        attempts: u32,
+        /// How often in a row.
+        crashes: u32,
         /// How it ended last.
         last: String,
+        /// The last lines it wrote to stderr.
+        stderr: String,
     },
     /// No room for another child.
     #[error("{0} server processes run already; let sessions share one with \"isolation\": \"shared\"")]
@@ -79,6 +81,10 @@ pub enum EraError {
     Failed(ConnectError),
 }
 
+fn times(count: u32) -> String {
+    if count == 1 { "once".to_owned() } else { format!("{count} times in a row") }
+}
+
 fn tail(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(": {}", text.trim_end()) }
 }
@@ -94,7 +100,7 @@ impl ConnectError {
             Self::Status { .. } => ("http_status", None, None),
             Self::Refused { .. } | Self::Handshake(_) => ("handshake_failed", None, None),
             Self::Timeout(_) => ("timeout", None, None),
-            Self::GaveUp { last, .. } => ("crash_loop", Some(last), None),
+            Self::GaveUp { last, stderr, .. } => ("crash_loop", Some(last), Some(stderr)),
             Self::TooManyChildren(_) => ("limit_exceeded", None, None),
             Self::Stopping => ("stopping", None, None),
         };

@@ -6,23 +6,26 @@
 mod reader;
 mod writer;
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use lb_exchange::{Call, Cancel, Command, Driver, End, ErrorBody, Exchange, Feed, Outcome, Remote, Step, Tasks};
 use lb_wire::revision::Era;
-use lb_wire::{Id, Raw, compose};
+use lb_wire::{Id, Line, Raw, compose};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::calls::Slot;
 use crate::inbound::{Intake, answer_line, ask_id};
 use crate::outbound;
-use writer::Writer;
+use writer::{WriteError, Writer};
 
 /// One open pipe.
 pub struct Pipe {
     intake: Intake,
     writer: Writer,
+    /// Since when the other side is known to be gone.
+    ended: OnceLock<Instant>,
 }
 
 /// Our two ends of a stream.
@@ -50,11 +53,12 @@ impl Pipe {
                 }
                 _ => false,
             });
-            Self { intake: Intake::new(era, feed, feed_asks), writer: Writer::new(output) }
+            Self { intake: Intake::new(era, feed, feed_asks), writer: Writer::new(output), ended: OnceLock::new() }
         });
         let reader = reader::Reader::new(pipe.clone(), input);
         tasks.spawn(async move {
             let pipe = reader.run().await;
+            pipe.ended.get_or_init(Instant::now);
             let error = closed.await;
             pipe.intake.calls.close(&error);
         });
@@ -66,27 +70,21 @@ impl Pipe {
         &self.intake
     }
 
-    /// Opens a request of a client: it is on its way when this returns.
-    pub fn call(self: &Arc<Self>, call: &Call, log_level: Option<&Raw>) -> Exchange {
-        match self.send_call(call, log_level) {
-            Ok((id, slot)) => {
-                let remote = Remote::new();
-                Exchange::new(PipeCall { pipe: self.clone(), remote: remote.clone(), open: Some((id, slot)) }, remote)
-            }
-            Err(error) => Exchange::ready(End::ours(Outcome::Error(error))),
-        }
-    }
-
-    fn send_call(&self, call: &Call, log_level: Option<&Raw>) -> Result<(u64, Arc<Slot>), ErrorBody> {
+    /// Opens a request of a client: it is on its way when this returns. `None` when the other side is gone and nothing
+    /// was sent.
+    pub fn call(self: &Arc<Self>, call: &Call, log_level: Option<&Raw>) -> Option<Exchange> {
         let calls = &self.intake.calls;
-        let (id, slot) =
-            calls.open(outbound::names(call), outbound::is_eligible(call)).map_err(ErrorBody::from_server)?;
+        let (id, slot) = calls.open(outbound::names(call), outbound::is_eligible(call)).ok()?;
         let request = outbound::request(call, id, self.intake.era, log_level);
-        if let Err(error) = self.writer.send(request.into_line()) {
+        if let Err(error) = self.write(request.into_line()) {
             calls.remove(id);
-            return Err(error.to_body());
+            return match error {
+                WriteError::Closed => None,
+                WriteError::Full => Some(Exchange::ready(End::ours(Outcome::Error(error.to_body())))),
+            };
         }
-        Ok((id, slot))
+        let remote = Remote::new();
+        Some(Exchange::new(PipeCall { pipe: self.clone(), remote: remote.clone(), open: Some((id, slot)) }, remote))
     }
 
     /// Makes a request of our own and gives its outcome.
@@ -99,7 +97,7 @@ impl Pipe {
         };
         let request = compose::request(&Id::number(id), method, params);
         let guard = Forget { pipe: self, id };
-        if let Err(error) = self.writer.send(request.into_line()) {
+        if let Err(error) = self.write(request.into_line()) {
             return Outcome::Error(error.to_body());
         }
         let outcome = loop {
@@ -120,7 +118,12 @@ impl Pipe {
 
     /// Whether the other side is gone.
     pub fn is_lost(&self) -> bool {
-        self.intake.calls.is_closed()
+        self.ended.get().is_some() || self.intake.calls.is_closed()
+    }
+
+    /// Since when the other side is gone, as far as that is known.
+    pub fn ended(&self) -> Option<Instant> {
+        self.ended.get().copied()
     }
 
     /// Closes the server's input, which asks it to end.
@@ -135,9 +138,17 @@ impl Pipe {
     }
 
     fn send(&self, message: Raw) {
-        if let Err(error) = self.writer.send(message.into_line()) {
+        if let Err(error) = self.write(message.into_line()) {
             tracing::debug!(%error, "message to the server lost");
         }
+    }
+
+    fn write(&self, line: Line) -> Result<(), WriteError> {
+        let sent = self.writer.send(line);
+        if let Err(WriteError::Closed) = sent {
+            self.ended.get_or_init(Instant::now);
+        }
+        sent
     }
 }
 

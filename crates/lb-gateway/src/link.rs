@@ -65,10 +65,10 @@ impl Link {
         if let Some(connection) = self.current() {
             return Ok(connection);
         }
-        let lost = self.current.lock().take();
+        let lost = self.current.lock().clone();
         if let Some(lost) = lost {
-            self.connector.crashed();
-            drop(lost);
+            self.connector.lost(&lost).await;
+            *self.current.lock() = None;
         }
         let connection = self.connector.connect(&self.wish).await?;
         if 0 < self.connections.fetch_add(1, Ordering::Relaxed) {
@@ -82,19 +82,34 @@ impl Link {
     }
 
     /// Opens a request on the connection; connecting happens inside.
-    pub fn open(self: &Arc<Self>, call: Call, before: fn(&Connection, Call) -> Result<Call, End>) -> Exchange {
+    pub fn open(self: &Arc<Self>, call: Call, before: Before) -> Exchange {
         let quiet_max = self.connector.server().spec().timeout;
-        if let Some(connection) = self.current() {
-            return open_on(&connection, call, before).with_quiet_max(quiet_max);
-        }
-        let link = self.clone();
-        let exchange = Exchange::deferred(async move {
-            match link.connection().await {
-                Ok(connection) => open_on(&connection, call, before),
-                Err(error) => Exchange::ready(End::ours(Outcome::Error(error.to_body(link.name())))),
-            }
+        let opened = match self.current() {
+            Some(connection) => open_on(&connection, call, before),
+            None => Err(Box::new(call)),
+        };
+        let exchange = opened.unwrap_or_else(|call| {
+            let link = self.clone();
+            Exchange::deferred(async move { link.open_anew(call, before).await })
         });
         exchange.with_quiet_max(quiet_max)
+    }
+
+    /// Opens a request that nothing has been sent of.
+    async fn open_anew(&self, mut call: Box<Call>, before: Before) -> Exchange {
+        let ours = |error: ConnectError| Exchange::ready(End::ours(Outcome::Error(error.to_body(self.name()))));
+        // A server may be gone again before it could be told; once more, and then it is its own affair.
+        for _ in 0..2 {
+            let connection = match self.connection().await {
+                Ok(connection) => connection,
+                Err(error) => return ours(error),
+            };
+            call = match open_on(&connection, *call, before) {
+                Ok(exchange) => return exchange,
+                Err(unsent) => unsent,
+            };
+        }
+        ours(ConnectError::Exited { exit: "it ends as soon as it has started".to_owned(), stderr: String::new() })
     }
 
     /// The name of the server.
@@ -178,9 +193,12 @@ const CHANGES: &[(List, &str, &str)] = &[
     (List::Resources, "resources", "notifications/resources/list_changed"),
 ];
 
-fn open_on(connection: &Arc<Connection>, call: Call, before: fn(&Connection, Call) -> Result<Call, End>) -> Exchange {
+/// What is done to a call where the eras of client and server differ: it is changed, or answered.
+pub type Before = fn(&Connection, Call) -> Result<Call, End>;
+
+fn open_on(connection: &Arc<Connection>, call: Call, before: Before) -> Result<Exchange, Box<Call>> {
     match before(connection, call) {
         Ok(call) => connection.open(call),
-        Err(end) => Exchange::ready(end),
+        Err(end) => Ok(Exchange::ready(end)),
     }
 }

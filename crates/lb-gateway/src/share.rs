@@ -8,7 +8,7 @@ use lb_exchange::{Call, Driver, End, Exchange, FeedItem, Outcome, Step};
 use lb_wire::{Raw, Text};
 use parking_lot::Mutex;
 
-use crate::link::Link;
+use crate::link::{Before, Link};
 use crate::listen::Ear;
 
 /// A link and the sessions that share it.
@@ -52,12 +52,7 @@ impl Share {
     }
 
     /// Opens a request of one session.
-    pub fn open(
-        self: &Arc<Self>,
-        member: u64,
-        call: Call,
-        before: fn(&lb_backend::Connection, Call) -> Result<Call, End>,
-    ) -> Exchange {
+    pub fn open(self: &Arc<Self>, member: u64, call: Call, before: Before) -> Exchange {
         if let Some(end) = self.subscribed(member, &call) {
             return Exchange::ready(end);
         }

@@ -7,7 +7,6 @@ use lb_wire::revision::{Era, Revision};
 use lb_wire::{Raw, compose};
 
 use super::{Started, Wish};
-use crate::child;
 use crate::error::{ConnectError, EraError};
 use crate::outbound;
 
@@ -42,7 +41,7 @@ pub async fn over_pipe(started: &Started, era: Era, wish: &Wish) -> Result<Raw, 
         Err(_) => Err(wrong(ConnectError::Timeout(wait.as_secs()))),
         Ok(Outcome::Result(welcome)) if is_welcome(era, &welcome) => Ok(welcome),
         Ok(Outcome::Result(_)) => Err(EraError::WrongEra(ConnectError::Handshake(format!("no {method} result")))),
-        Ok(Outcome::Error(_) | Outcome::Cancelled) if started.pipe().is_lost() => Err(wrong(exited(started))),
+        Ok(Outcome::Error(_) | Outcome::Cancelled) if started.pipe().is_lost() => Err(wrong(exited(started).await)),
         Ok(Outcome::Error(error)) => {
             let message = error.raw.member("message").and_then(|raw| raw.to_text().map(|text| text.into_owned()));
             let message = message.unwrap_or_else(|| "no reason given".to_owned());
@@ -52,9 +51,9 @@ pub async fn over_pipe(started: &Started, era: Era, wish: &Wish) -> Result<Raw, 
     }
 }
 
-fn exited(started: &Started) -> ConnectError {
-    let (exit, stderr) = started.child().map(|child| child::last_words(child)).unwrap_or_default();
-    ConnectError::Exited { exit: exit.unwrap_or_else(|| "it closed its output".to_owned()), stderr }
+async fn exited(started: &Started) -> ConnectError {
+    let (exit, stderr) = started.last_words().await;
+    ConnectError::Exited { exit, stderr }
 }
 
 /// Whether a result is the one that was asked for.

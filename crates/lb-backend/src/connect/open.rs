@@ -18,25 +18,28 @@ const UNANNOUNCED: Duration = Duration::from_secs(60);
 
 impl Connection {
     /// Opens a request of a client.
-    pub fn open(self: &Arc<Self>, call: Call) -> Exchange {
-        match self.intake().lists.look_up(&call.message, Instant::now()) {
+    ///
+    /// # Errors
+    /// The call itself, when the server is gone and nothing was sent: it can go out on another connection.
+    pub fn open(self: &Arc<Self>, call: Call) -> Result<Exchange, Box<Call>> {
+        Ok(match self.intake().lists.look_up(&call.message, Instant::now()) {
             Lookup::Known(result) => Exchange::ready(End::from_server(Outcome::Result(result), self.era)),
             Lookup::Ask(ticket) => {
-                let inner = self.send(call);
+                let inner = self.send(call)?;
                 let remote = inner.remote().clone();
                 let ticket = Some(ticket);
                 Exchange::new(Keeping { inner, connection: self.clone(), ticket }, remote)
             }
-            Lookup::NoList if self.checks_headers(&call) => self.checked(call),
-            Lookup::NoList => self.send(call),
-        }
+            Lookup::NoList if self.checks_headers(&call) => self.checked(call)?,
+            Lookup::NoList => self.send(call)?,
+        })
     }
 
-    fn send(&self, call: Call) -> Exchange {
+    fn send(&self, call: Call) -> Result<Exchange, Box<Call>> {
         let level = self.log_level.lock().clone();
         match &self.link {
-            Link::Pipe(started) => started.pipe().call(&call, level.as_ref()),
-            Link::Http(connection) => connection.call(call, level),
+            Link::Pipe(started) => started.pipe().call(&call, level.as_ref()).ok_or_else(|| Box::new(call)),
+            Link::Http(connection) => Ok(connection.call(call, level)),
         }
     }
 
@@ -46,24 +49,27 @@ impl Connection {
         modern && matches!(self.link, Link::Pipe(_)) && call.message.method() == "tools/call"
     }
 
-    fn checked(self: &Arc<Self>, call: Call) -> Exchange {
+    fn checked(self: &Arc<Self>, call: Call) -> Result<Exchange, Box<Call>> {
         if let Some(params) = self.intake().lists.params() {
             return self.send_if_matching(&params, call);
         }
         let connection = self.clone();
-        Exchange::deferred(async move {
+        Ok(Exchange::deferred(async move {
             let params = connection.read_params().await;
-            connection.send_if_matching(&params, call)
-        })
+            match connection.send_if_matching(&params, call) {
+                Ok(exchange) => exchange,
+                Err(_) => Exchange::ready(End::ours(Outcome::Error(connection.closed().await))),
+            }
+        }))
     }
 
-    fn send_if_matching(&self, params: &ToolParams, call: Call) -> Exchange {
+    fn send_if_matching(&self, params: &ToolParams, call: Call) -> Result<Exchange, Box<Call>> {
         let name = call.message.member("name");
         let name = name.as_ref().and_then(Raw::to_text).unwrap_or_default();
         let headers = call.headers.iter().map(|(name, value)| (name.as_str(), value.as_ref()));
         match params.check(&name, call.message.member_bytes("arguments"), headers) {
             Ok(()) => self.send(call),
-            Err(mismatch) => Exchange::ready(End::error(code::HEADER_MISMATCH, &mismatch.to_string(), None)),
+            Err(mismatch) => Ok(Exchange::ready(End::error(code::HEADER_MISMATCH, &mismatch.to_string(), None))),
         }
     }
 
