@@ -23,6 +23,8 @@ pub struct Exchange {
 enum Drive {
     Ready(Option<Box<End>>),
     Driver(Box<dyn Driver>),
+    /// Straight code. Wake-ups need no bookkeeping: the body is polled whenever the exchange is.
+    Routine(Pin<Box<dyn Future<Output = End> + Send>>),
 }
 
 /// The thing that must be polled for steps to come.
@@ -50,7 +52,7 @@ impl Exchange {
     {
         let mailbox = Arc::<Mutex<Mailbox>>::default();
         let body = make(Yield(mailbox.clone()));
-        Self::new(Routine { body: Box::pin(body), mailbox: mailbox.clone() }, Remote(Way::Mailbox(mailbox)))
+        Self { drive: Drive::Routine(Box::pin(body)), remote: Remote(Way::Mailbox(mailbox)), quiet_max: None }
     }
 
     /// An exchange that is another one, once that can be made: connecting happens inside.
@@ -93,6 +95,14 @@ impl Exchange {
             Drive::Driver(driver) => {
                 self.remote.watch(cx.waker());
                 driver.poll_step(cx)
+            }
+            Drive::Routine(body) => {
+                self.remote.watch(cx.waker());
+                match body.as_mut().poll(cx) {
+                    Poll::Ready(end) => Poll::Ready(Step::End(end)),
+                    // The body goes on when its holder comes back for the next step.
+                    Poll::Pending => self.remote.yielded().map_or(Poll::Pending, Poll::Ready),
+                }
             }
         }
     }
@@ -169,6 +179,14 @@ impl Remote {
         }
     }
 
+    /// The step that a routine is handing out.
+    fn yielded(&self) -> Option<Step> {
+        match &self.0 {
+            Way::Mailbox(mailbox) => mailbox.lock().out.take(),
+            Way::Nowhere | Way::Sink(_) => None,
+        }
+    }
+
     fn send(&self, command: Command) -> bool {
         let mailbox = match &self.0 {
             Way::Mailbox(mailbox) => mailbox,
@@ -228,25 +246,6 @@ impl Yield {
     /// The next command, if one is waiting.
     pub fn try_command(&self) -> Option<Command> {
         self.0.lock().commands.pop_front()
-    }
-}
-
-/// Straight code as a driver. Wake-ups need no bookkeeping: the body is polled whenever the exchange is.
-struct Routine {
-    body: Pin<Box<dyn Future<Output = End> + Send>>,
-    mailbox: Arc<Mutex<Mailbox>>,
-}
-
-impl Driver for Routine {
-    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
-        match self.body.as_mut().poll(cx) {
-            Poll::Ready(end) => Poll::Ready(Step::End(end)),
-            Poll::Pending => match self.mailbox.lock().out.take() {
-                // The body goes on when its holder comes back for the next step.
-                Some(step) => Poll::Ready(step),
-                None => Poll::Pending,
-            },
-        }
     }
 }
 
