@@ -9,6 +9,7 @@ use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use http_body_util::Full;
 use lb_exchange::{ErrorBody, Secret, Tasks};
+use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -35,6 +36,7 @@ pub struct Endpoint {
     /// Path and query, as they stand in the request line.
     uri: Uri,
     headers: HeaderMap,
+    last_length: Mutex<(usize, HeaderValue)>,
     pool: Pool,
     tasks: Tasks,
 }
@@ -82,7 +84,9 @@ impl Endpoint {
             Host::Ipv4(address) => address.to_string(),
             Host::Ipv6(address) => address.to_string(),
         };
-        Ok(Arc::new(Self { authority, shown, host, port, tls, uri, headers, pool: Pool::default(), tasks }))
+        let last_length = Mutex::new((0, HeaderValue::from_static("0")));
+        let pool = Pool::default();
+        Ok(Arc::new(Self { authority, shown, host, port, tls, uri, headers, last_length, pool, tasks }))
     }
 
     /// What the server is called in messages.
@@ -104,9 +108,18 @@ impl Endpoint {
     pub fn post(&self, mut headers: HeaderMap, body: Bytes) -> Outgoing {
         // Replacing a value is cheaper than letting one be added: the map does not grow.
         if let Some(length) = headers.get_mut(CONTENT_LENGTH) {
-            *length = HeaderValue::from(body.len());
+            *length = self.length(body.len());
         }
         self.request(Method::POST, headers, Full::new(body))
+    }
+
+    /// The header of a length. Bodies in a row are often of the same one, and a header costs two allocations.
+    fn length(&self, bytes: usize) -> HeaderValue {
+        let mut last = self.last_length.lock();
+        if last.0 != bytes {
+            *last = (bytes, HeaderValue::from(bytes));
+        }
+        last.1.clone()
     }
 
     /// A request without a body. `headers` were made from [`Endpoint::headers`].
@@ -137,6 +150,13 @@ impl Endpoint {
                 Err(unsent) => unsent,
             };
         }
+        // Boxed: a warm call shall not carry the room that connecting needs.
+        Box::pin(self.send_anew(request)).await
+    }
+
+    /// Sends a request on a new connection.
+    async fn send_anew(self: &Arc<Self>, request: Outgoing) -> Result<Reply, SendError> {
+        let mut request = request;
         // A server that restarts refuses for a moment or resets what is new: one more attempt, as nothing was sent.
         for last in [false, true] {
             let conn = match self.connect().await {

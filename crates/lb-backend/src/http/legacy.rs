@@ -74,9 +74,14 @@ impl Legacy {
         });
     }
 
+    /// Whether the server has heard `notifications/initialized`, if it was said.
+    fn is_settled(&self) -> bool {
+        *self.heard.borrow()
+    }
+
     /// Waits until the server has heard `notifications/initialized`, if it was said.
     pub async fn settled(&self) {
-        if !*self.heard.borrow() {
+        if !self.is_settled() {
             // An error means that the sender is gone, and with it the connection.
             drop(self.heard.subscribe().wait_for(|heard| *heard).await);
         }
@@ -127,10 +132,10 @@ async fn answer(running: &mut Running, message: Bytes) -> Result<End, End> {
     let (reply, session) = reply(running, message).await?;
     match reply.status {
         StatusCode::ACCEPTED | StatusCode::NO_CONTENT => {
-            running.stray(running.no_answer("it accepts the request and answers nothing")).await
+            Box::pin(running.stray(running.no_answer("it accepts the request and answers nothing"))).await
         }
-        status if !status.is_success() => running.refused(reply).await,
-        _ if reply.is_events() => events(running, reply, &session).await,
+        status if !status.is_success() => Box::pin(running.refused(reply)).await,
+        _ if reply.is_events() => Box::pin(events(running, reply, &session)).await,
         _ => running.json(reply).await,
     }
 }
@@ -139,25 +144,38 @@ async fn answer(running: &mut Running, message: Bytes) -> Result<End, End> {
 async fn reply(running: &mut Running, message: Bytes) -> Result<(Reply, Arc<Session>), End> {
     let connection = running.connection.clone();
     let Wire::Legacy(legacy) = &connection.wire else { return Err(running.failed("it is not a legacy server")) };
-    running.during(legacy.settled()).await?;
+    if !legacy.is_settled() {
+        Box::pin(running.during(legacy.settled())).await?;
+    }
     let mut healed = false;
     loop {
         let session = legacy.session();
         running.known = true;
         let sent = running.during(connection.endpoint.send(session.post(message.clone()))).await?;
-        let mut reply = sent.map_err(|error| running.error(error.to_body(&connection.endpoint)))?;
-        if healed || !session.has_id() || !running.during(is_gone(&mut reply)).await? {
+        let reply = sent.map_err(|error| running.error(error.to_body(&connection.endpoint)))?;
+        if healed || !session.has_id() || !reply.status.is_client_error() {
             return Ok((reply, session));
         }
-        running.known = false;
-        healed = true;
-        let opened = running.during(legacy.heal(&connection, &session)).await?;
-        if let Err(error) = opened {
-            let error = error.to_body(connection.endpoint.name());
-            connection.intake.calls.close(&error.raw);
-            return Err(running.error(error));
+        match Box::pin(heal(running, legacy, reply, &session)).await? {
+            Some(reply) => return Ok((reply, session)),
+            None => healed = true,
         }
     }
+}
+
+/// Opens a new session if this response says that there is none; otherwise gives the response back.
+async fn heal(running: &mut Running, legacy: &Legacy, mut reply: Reply, gone: &Session) -> Result<Option<Reply>, End> {
+    if !running.during(is_gone(&mut reply)).await? {
+        return Ok(Some(reply));
+    }
+    running.known = false;
+    let connection = running.connection.clone();
+    if let Err(error) = running.during(legacy.heal(&connection, gone)).await? {
+        let error = error.to_body(connection.endpoint.name());
+        connection.intake.calls.close(&error.raw);
+        return Err(running.error(error));
+    }
+    Ok(None)
 }
 
 /// Whether the server says that it does not know the session: 404, or as many servers do, a 400 that names it.

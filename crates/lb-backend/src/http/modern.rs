@@ -75,13 +75,13 @@ pub async fn run(connection: Arc<HttpConnection>, what: What, out: Yield) -> End
     let headers = headers_of(&running.connection, template, &what);
     let end = match &what {
         What::Call(call, _) if what.method() == "subscriptions/listen" => {
-            listen(&mut running, &headers, message, call).await
+            Box::pin(listen(&mut running, &headers, message, call)).await
         }
         What::Call(call, _) => {
             let replays = call.caller.era() == Era::Legacy;
             drop(what);
             let end = answer(&mut running, headers, message).await;
-            if replays { replay(&mut running, end).await } else { end }
+            if replays { Box::pin(replay(&mut running, end)).await } else { end }
         }
         What::Own { .. } => answer(&mut running, headers, message).await,
     };
@@ -126,8 +126,8 @@ async fn answer(running: &mut Running, headers: HeaderMap, message: Bytes) -> Re
     let request = running.connection.endpoint.post(headers, message);
     let reply = send(running, request).await?;
     match reply.status {
-        status if !status.is_success() => running.refused(reply).await,
-        _ if reply.is_events() => events(running, reply).await,
+        status if !status.is_success() => Box::pin(running.refused(reply)).await,
+        _ if reply.is_events() => Box::pin(events(running, reply)).await,
         _ => running.json(reply).await,
     }
 }

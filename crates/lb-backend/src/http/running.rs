@@ -103,8 +103,9 @@ impl Running {
     /// cancelled or answered another way.
     pub async fn during<T>(&mut self, http: impl Future<Output = T>) -> Result<T, End> {
         let mut http = pin!(http);
+        // What is rare is boxed, here and below: a plain call shall not carry its room.
         if self.early.is_some() {
-            return self.linger(http).await;
+            return Box::pin(self.linger(http)).await;
         }
         loop {
             tokio::select! {
@@ -117,7 +118,7 @@ impl Running {
                 step = std::future::poll_fn(|cx| self.slot.poll(cx)) => match step {
                     Step::End(end) => {
                         self.early = Some(end);
-                        return self.linger(http).await;
+                        return Box::pin(self.linger(http)).await;
                     }
                     step => self.out.step(step).await,
                 },
@@ -248,6 +249,10 @@ impl Running {
         {
             return Ok(end);
         }
+        Box::pin(self.json_otherwise(body)).await
+    }
+
+    async fn json_otherwise(&mut self, body: Bytes) -> Result<End, End> {
         match self.take(body).await {
             Some(end) => Ok(end),
             None => self.stray(self.no_answer("its response does not answer the request")).await,
