@@ -1,4 +1,6 @@
-//! Doubles for tests: a middle whose exchanges follow scripts, and words to write such scripts with.
+//! Doubles for tests: a middle whose exchanges follow scripts, words to write such scripts with, and generated input.
+
+pub mod generate;
 
 mod middle;
 mod words;

@@ -1,0 +1,101 @@
+//! Many inputs against one parser, and what it made of them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::{Rng, damage};
+
+/// No input may take longer than this.
+const EACH_MAX: Duration = Duration::from_secs(1);
+/// A campaign that the parser refuses throughout tests nothing but its first bytes.
+const ACCEPTED_MIN: f64 = 0.10;
+
+/// Inputs for one parser: half of them good ones with 1 to 8 damages, half made from nothing.
+#[derive(Debug)]
+pub struct Campaign<'a> {
+    /// Printed with the results.
+    pub name: &'static str,
+    /// How many inputs.
+    pub count: u64,
+    /// Where the random numbers start; input `n` has a random source of its own, seeded with `seed + n`.
+    pub seed: u64,
+    /// Inputs to start from: those that the parser accepts are damaged, the others only lend their parts.
+    pub corpus: &'a [Vec<u8>],
+    /// What the parser looks for.
+    pub words: &'a [&'a [u8]],
+}
+
+impl Campaign<'_> {
+    /// Runs it. `fresh` makes an input from nothing; `check` panics when something is wrong, and tells whether the
+    /// parser accepted the input.
+    ///
+    /// # Panics
+    /// An input was handled wrongly, took too long, or too few were accepted.
+    pub fn run(&self, fresh: impl Fn(&mut Rng) -> Vec<u8>, check: impl Fn(&[u8]) -> bool) {
+        let started = Instant::now();
+        let (mut slowest, mut accepted) = (Duration::ZERO, [0_u64; 2]);
+        let good: Vec<Vec<u8>> = self.corpus.iter().filter(|input| check(input)).cloned().collect();
+        let count = if std::env::var_os("LANDBRIDGE_LONG").is_some() { self.count * 10 } else { self.count };
+        for n in 0..count {
+            let input = self.input(n, &good, &fresh);
+            let before = Instant::now();
+            let outcome = catch_unwind(AssertUnwindSafe(|| check(&input)));
+            slowest = slowest.max(before.elapsed());
+            match outcome {
+                Ok(good) => accepted[usize::from(n % 2 == 1)] += u64::from(good),
+                Err(panic) => {
+                    eprintln!("{}: seed {:#x}, input {n}: b\"{}\"", self.name, self.seed, input.escape_ascii());
+                    resume_unwind(panic);
+                }
+            }
+        }
+        let share = |accepted: u64, of: u64| accepted as f64 / of as f64;
+        let all = share(accepted[0] + accepted[1], count);
+        eprintln!(
+            "{}: {count} inputs, seed {:#x}, accepted {:.1} % (damaged {:.1} %, fresh {:.1} %), {:.1?}, slowest {:.1?}",
+            self.name,
+            self.seed,
+            all * 100.0,
+            share(accepted[0], count.div_ceil(2)) * 100.0,
+            share(accepted[1], count / 2) * 100.0,
+            started.elapsed(),
+            slowest,
+        );
+        assert!(ACCEPTED_MIN <= all, "{}: only {:.1} % of the inputs were accepted", self.name, all * 100.0);
+        assert!(slowest < EACH_MAX, "{}: one input took {slowest:?}", self.name);
+    }
+
+    fn input(&self, n: u64, good: &[Vec<u8>], fresh: &impl Fn(&mut Rng) -> Vec<u8>) -> Vec<u8> {
+        let mut rng = Rng::new(self.seed.wrapping_add(n));
+        if n % 2 == 1 {
+            return fresh(&mut rng);
+        }
+        let mut input = rng.pick(good);
+        damage(&mut rng, &mut input, self.corpus, self.words);
+        input
+    }
+}
+
+/// Every file below a folder, in order of their names.
+///
+/// # Panics
+/// The folder cannot be read, or holds no file.
+#[must_use]
+pub fn files(folder: &Path) -> Vec<Vec<u8>> {
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
+            let path = entry.expect("a folder can be read to its end").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    assert!(!files.is_empty(), "{} holds no file", folder.display());
+    files.iter().map(|path| std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))).collect()
+}
