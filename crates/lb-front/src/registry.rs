@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::task::AtomicWaker;
 use lb_exchange::{Middle, Remote, Seat, SessionId, StreamId};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -79,7 +81,29 @@ pub(crate) struct Returns(Mutex<HashMap<(SessionId, StreamId), Return>>);
 struct Return {
     /// Whom to tell that somebody is back.
     remote: Option<Remote>,
+    /// The connection that the stream began on, while it is there.
+    first: Option<Arc<Attached>>,
     readers: usize,
+}
+
+/// The connection that a stream began on. A stream has one reader: it gives way to whoever resumes the stream.
+#[derive(Default)]
+pub(crate) struct Attached {
+    replaced: AtomicBool,
+    waker: AtomicWaker,
+}
+
+impl Attached {
+    /// Whether another connection has taken over; otherwise the task is woken then.
+    pub(crate) fn is_replaced(&self, cx: &mut std::task::Context<'_>) -> bool {
+        self.waker.register(cx.waker());
+        self.replaced.load(Ordering::Acquire)
+    }
+
+    fn replace(&self) {
+        self.replaced.store(true, Ordering::Release);
+        self.waker.wake();
+    }
 }
 
 impl Returns {
@@ -95,14 +119,29 @@ impl Returns {
         remote.back();
     }
 
-    /// Somebody reads this stream.
+    /// A stream begins on a connection.
+    pub(crate) fn attach(&self, seat: &dyn Seat, stream: StreamId) -> Arc<Attached> {
+        let attached = Arc::<Attached>::default();
+        self.0.lock().entry((seat.id().clone(), stream)).or_default().first = Some(attached.clone());
+        attached
+    }
+
+    /// The connection that a stream began on is done with it.
+    pub(crate) fn detach(&self, seat: &dyn Seat, stream: StreamId) {
+        self.change(seat, stream, |entry| entry.first = None);
+    }
+
+    /// Somebody reads this stream, and nobody else any more.
     pub(crate) fn arrive(&self, seat: &dyn Seat, stream: StreamId) {
-        let remote = {
+        let (first, remote) = {
             let mut table = self.0.lock();
             let entry = table.entry((seat.id().clone(), stream)).or_default();
             entry.readers += 1;
-            entry.remote.take()
+            (entry.first.take(), entry.remote.take())
         };
+        if let Some(first) = first {
+            first.replace();
+        }
         if let Some(remote) = remote {
             remote.back();
         }
@@ -123,7 +162,7 @@ impl Returns {
         let key = (seat.id().clone(), stream);
         if let Some(entry) = table.get_mut(&key) {
             with(entry);
-            if entry.readers == 0 && entry.remote.is_none() {
+            if entry.readers == 0 && entry.remote.is_none() && entry.first.is_none() {
                 table.remove(&key);
             }
         }

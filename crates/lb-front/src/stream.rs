@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::calls::Calls;
 use crate::open::Batch;
 use crate::pump;
-use crate::registry::{Alarm, Shared};
+use crate::registry::{Alarm, Attached, Shared};
 use crate::reply::Frame;
 use crate::running::{Client, Said};
 
@@ -54,6 +54,7 @@ pub(crate) struct Live {
     calls: Option<Calls>,
     holder: Holder,
     sink: Option<Sink>,
+    attached: Option<Arc<Attached>>,
     queue: VecDeque<Frame>,
     /// Whether the client has been given a cursor that carries no message.
     primed: bool,
@@ -75,12 +76,14 @@ impl Live {
     ) -> Self {
         let alive_at = Instant::now() + shared.settings.keep_alive_every;
         let sink = client.seat().map(|seat| Sink { seat: seat.clone(), stream: seat.streams().open() });
+        let attached = sink.as_ref().map(|sink| shared.returns.attach(&*sink.seat, sink.stream));
         let endless = calls.are_endless();
         let queue = VecDeque::new();
         let alarm = Alarm::new(alive_at);
         let calls = Some(calls);
         let (primed, pausing) = (false, false);
-        let mut live = Self { shared, client, calls, holder, sink, queue, primed, pausing, endless, alarm, alive_at };
+        let mut live =
+            Self { shared, client, calls, holder, sink, attached, queue, primed, pausing, endless, alarm, alive_at };
         live.begin(early, start);
         live
     }
@@ -111,6 +114,13 @@ impl Live {
 
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frame>> {
         loop {
+            if self.attached.as_ref().is_some_and(|attached| attached.is_replaced(cx)) {
+                match self.pausing {
+                    true => self.step_aside(),
+                    false => self.lose(),
+                }
+                return Poll::Ready(None);
+            }
             if let Some(frame) = self.queue.pop_front() {
                 return Poll::Ready(Some(self.hand_out(frame)));
             }
@@ -191,24 +201,22 @@ impl Live {
 
     /// The call goes on in its stored stream until the client is back.
     fn step_aside(&mut self) {
-        let Some(calls) = self.calls.take() else { return };
-        if let (Some(sink), Some(call)) = (&self.sink, calls.first()) {
+        if let (Some(sink), Some(call)) = (&self.sink, self.calls.as_ref().and_then(Calls::first)) {
             self.shared.returns.pause(&*sink.seat, sink.stream, call.remote());
         }
-        pump::lose(&self.shared, &self.client, calls, self.holder, self.sink.take());
+        self.lose();
     }
 
     fn finish(&mut self) {
         self.calls = None;
         self.holder = self.holder.on(Happened::Ended);
-        if let Some(sink) = self.sink.take() {
+        if let Some(sink) = self.take_sink() {
             sink.finish();
         }
     }
-}
 
-impl Drop for Live {
-    fn drop(&mut self) {
+    /// This connection has no reader any more.
+    fn lose(&mut self) {
         let Some(calls) = self.calls.take() else { return };
         let cursor = matches!(self.holder.on(Happened::Lost), Holder::Stream { cursor: true });
         // With a cursor the stored copy is the delivery of what was not taken; without, it must not come twice.
@@ -217,6 +225,20 @@ impl Drop for Live {
                 receipt.commit();
             }
         }
-        pump::lose(&self.shared, &self.client, calls, self.holder, self.sink.take());
+        let sink = self.take_sink();
+        pump::lose(&self.shared, &self.client, calls, self.holder, sink);
+    }
+
+    fn take_sink(&mut self) -> Option<Sink> {
+        let sink = self.sink.take()?;
+        self.attached = None;
+        self.shared.returns.detach(&*sink.seat, sink.stream);
+        Some(sink)
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.lose();
     }
 }
