@@ -101,10 +101,10 @@ impl Revision {
 
     /// A body or line may be an array of messages.
     ///
-    /// 2024-11-05 leaves it to JSON-RPC, where arrays are legal.
+    /// 2024-11-05 says nothing about it, so that its clients do not send any.
     #[must_use]
     pub fn batches(self) -> bool {
-        self <= Self::V2025_03_26
+        self == Self::V2025_03_26
     }
 
     /// Later requests must carry `MCP-Protocol-Version`.

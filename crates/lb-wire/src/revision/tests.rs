@@ -36,7 +36,7 @@ fn initialize_never_answers_a_modern_version() {
 fn features_by_revision() {
     type Feature = fn(Revision) -> bool;
     let table: [(&str, Feature, [bool; 5]); 12] = [
-        ("batches", Revision::batches, [true, true, false, false, false]),
+        ("batches", Revision::batches, [false, true, false, false, false]),
         ("streamable_http", Revision::streamable_http, [false, true, true, true, true]),
         ("priming", Revision::priming, [false, false, false, true, false]),
         ("version_header", Revision::version_header_required, [false, false, true, true, true]),
