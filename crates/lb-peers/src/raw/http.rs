@@ -109,9 +109,14 @@ impl RawHttp {
     /// # Errors
     /// When nothing listens there.
     pub async fn connect(address: SocketAddr) -> Result<Self> {
-        let conn = Conn::new(TcpStream::connect(address).await?);
+        Ok(Self::over(TcpStream::connect(address).await?, address))
+    }
+
+    /// Speaks over a connection made by the caller, such as one with small buffers.
+    #[must_use]
+    pub fn over(stream: TcpStream, address: SocketAddr) -> Self {
         let patience = Duration::from_secs(10);
-        Ok(Self { conn, address, method: String::new(), events: Events::default(), patience })
+        Self { conn: Conn::new(stream), address, method: String::new(), events: Events::default(), patience }
     }
 
     /// Sends exactly these bytes, whatever they are. For a response to anything but GET and HEAD this is enough.
