@@ -1,0 +1,104 @@
+//! Two plain servers that speak both eras: one on an HTTP port, one on a stream inside this process.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use lb_backend::EmbeddedServers;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+/// The answer to one message; none to notifications.
+fn answer(message: &Value) -> Option<Value> {
+    let id = message.get("id")?;
+    let modern = message["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"].is_string();
+    let mut result = match message["method"].as_str()? {
+        "initialize" => json!({
+            "protocolVersion": message["params"]["protocolVersion"],
+            "capabilities": { "tools": {} },
+            "serverInfo": { "name": "plain", "version": "1" },
+        }),
+        "server/discover" => json!({ "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} } }),
+        "tools/list" => json!({ "tools": [{ "name": "echo", "inputSchema": { "type": "object" } }] }),
+        _ => json!({ "content": [{ "type": "text", "text": "plain" }] }),
+    };
+    if modern {
+        result["resultType"] = "complete".into();
+    }
+    Some(json!({ "jsonrpc": "2.0", "id": id, "result": result }))
+}
+
+/// Serves HTTP on a free port; gives the URL. Ends with the set.
+pub async fn http(tasks: &mut JoinSet<()>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let url = format!("http://{}/mcp", listener.local_addr().expect("an address"));
+    tasks.spawn(async move {
+        let mut connections = JoinSet::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            connections.spawn(serve_http(stream));
+        }
+    });
+    url
+}
+
+async fn serve_http(stream: TcpStream) {
+    let mut stream = BufReader::new(stream);
+    loop {
+        let mut length = 0;
+        let mut line = String::new();
+        loop {
+            line.clear();
+            match stream.read_line(&mut line).await {
+                Ok(0) | Err(_) => return,
+                Ok(_) if line.trim().is_empty() => break,
+                Ok(_) => {}
+            }
+            if let Some((name, value)) = line.split_once(':')
+                && name.eq_ignore_ascii_case("content-length")
+            {
+                length = value.trim().parse().expect("a length");
+            }
+        }
+        let mut body = vec![0; length];
+        stream.read_exact(&mut body).await.expect("a body");
+        let message: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let reply = match answer(&message) {
+            Some(answer) => {
+                let body = answer.to_string();
+                let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nMcp-Session-Id: s";
+                format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+            }
+            None => "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n".to_owned(),
+        };
+        if stream.get_mut().write_all(reply.as_bytes()).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// A maker of embedded servers under the name `plain`.
+pub fn embedded() -> Arc<EmbeddedServers> {
+    let tasks = Arc::new(Mutex::new(JoinSet::new()));
+    let make = move || {
+        let (ours, theirs) = tokio::io::duplex(64 * 1024);
+        tasks.lock().expect("no panic holds it").spawn(serve_lines(theirs));
+        ours
+    };
+    let mut all: EmbeddedServers = HashMap::new();
+    all.insert("plain".to_owned(), Arc::new(make));
+    Arc::new(all)
+}
+
+async fn serve_lines(stream: DuplexStream) {
+    let (input, mut output) = tokio::io::split(stream);
+    let mut lines = BufReader::new(input).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        let message: Value = serde_json::from_str(&line).expect("JSON");
+        if let Some(answer) = answer(&message)
+            && output.write_all((answer.to_string() + "\n").as_bytes()).await.is_err()
+        {
+            return;
+        }
+    }
+}
