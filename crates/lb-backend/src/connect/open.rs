@@ -31,6 +31,7 @@ impl Connection {
                 Exchange::new(Keeping { inner, connection: self.clone(), ticket }, remote)
             }
             Lookup::NoList if self.checks_headers(&call) => self.checked(call)?,
+            Lookup::NoList if self.writes_headers(&call) => self.once_known(call, |it, _, call| it.send(call)),
             Lookup::NoList => self.send(call)?,
         })
     }
@@ -49,18 +50,34 @@ impl Connection {
         modern && matches!(self.link, Link::Pipe(_)) && call.message.method() == "tools/call"
     }
 
+    /// A legacy client mirrors nothing in headers, so that writing them for a modern server is up to us, too.
+    fn writes_headers(&self, call: &Call) -> bool {
+        let mixed = self.era == Era::Modern && call.caller.era() == Era::Legacy;
+        let over_http = mixed && matches!(self.link, Link::Http(_)) && call.message.method() == "tools/call";
+        over_http && self.intake().lists.params().is_none()
+    }
+
     fn checked(self: &Arc<Self>, call: Call) -> Result<Exchange, Box<Call>> {
-        if let Some(params) = self.intake().lists.params() {
-            return self.send_if_matching(&params, call);
+        match self.intake().lists.params() {
+            Some(params) => self.send_if_matching(&params, call),
+            None => Ok(self.once_known(call, Self::send_if_matching)),
         }
+    }
+
+    /// What `send` makes of a call once it is known which arguments the server mirrors in headers.
+    fn once_known(
+        self: &Arc<Self>,
+        call: Call,
+        send: fn(&Self, &ToolParams, Call) -> Result<Exchange, Box<Call>>,
+    ) -> Exchange {
         let connection = self.clone();
-        Ok(Exchange::deferred(async move {
+        Exchange::deferred(async move {
             let params = connection.read_params().await;
-            match connection.send_if_matching(&params, call) {
+            match send(&connection, &params, call) {
                 Ok(exchange) => exchange,
                 Err(_) => Exchange::ready(End::ours(Outcome::Error(connection.closed().await))),
             }
-        }))
+        })
     }
 
     fn send_if_matching(&self, params: &ToolParams, call: Call) -> Result<Exchange, Box<Call>> {
@@ -83,7 +100,8 @@ impl Connection {
                 Some(cursor) => compose::object(&[("_meta", &meta), ("cursor", cursor)]),
                 None => compose::object(&[("_meta", &meta)]),
             };
-            let Outcome::Result(page) = self.request("tools/list", Some(&request)).await else { break };
+            // A list that could not be read is asked for again with the next call.
+            let Outcome::Result(page) = self.request("tools/list", Some(&request)).await else { return params.into() };
             params.merge(ToolParams::from_tools_list(page.as_bytes()));
             cursor = page.member("nextCursor");
             if cursor.is_none() {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use lb_exchange::{Ask, AskKey, AskKind, Call, End, Note, Outcome, Resume, Step, Yield};
-use lb_wire::revision::{Era, Revision, method};
+use lb_exchange::{Ask, AskKey, AskKind, Call, End, List, Note, Outcome, Resume, Step, Yield};
+use lb_wire::revision::{Era, Revision, code, method};
 use lb_wire::{Cursor, Message, Raw, Text, compose, header};
 
 use super::conn::Outgoing;
@@ -157,6 +157,12 @@ async fn events(running: &mut Running, reply: Reply) -> Result<End, End> {
 
 /// A legacy client is asked what a modern server needs; the server's own result follows untouched.
 async fn replay(running: &mut Running, end: Result<End, End>) -> Result<End, End> {
+    if let Ok(End { outcome: Outcome::Error(error), .. }) | Err(End { outcome: Outcome::Error(error), .. }) = &end
+        && error.code == code::HEADER_MISMATCH
+    {
+        // The headers were ours, written by a list that no longer holds.
+        running.connection.intake.lists.invalidate(List::Tools);
+    }
     if let Ok(End { outcome: Outcome::Result(result), .. }) = &end {
         for ask in asks(result) {
             running.step(Step::Ask(ask)).await;

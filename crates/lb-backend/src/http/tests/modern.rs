@@ -56,6 +56,14 @@ async fn mirrored_arguments_come_from_the_client_or_from_the_list() {
         assert_eq!(meta["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
         asked.json(&asked.result(&json!({}))).await;
     });
+    assert!(connection.intake().lists.params().is_some());
+    // A server that wants other headers has another list by now.
+    let (_, ()) = tokio::join!(end(connection.call(call(LEGACY, "tools/call", &params), None)), async {
+        let asked = server.next().await;
+        let error = json!({"jsonrpc": "2.0", "id": asked.body["id"], "error": {"code": -32020, "message": "m"}});
+        asked.respond("400 Bad Request", &[("content-type", "application/json")], &error.to_string()).await;
+    });
+    assert!(connection.intake().lists.params().is_none());
 }
 
 #[tokio::test]
