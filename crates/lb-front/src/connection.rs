@@ -48,7 +48,7 @@ pub struct Connection {
     /// Calls of modern requests.
     desk: Arc<Desk>,
     turns: FuturesUnordered<Turn>,
-    /// How many calls run.
+    /// How many calls run that end by themselves; a listen would hold up the end of the connection.
     working: usize,
     /// What belongs to no request. Apart from the calls, because what came before an end must go out before it.
     ear: Option<Turn>,
@@ -326,7 +326,7 @@ impl Connection {
     }
 
     fn run(&mut self, running: Running, batch: Option<u64>) {
-        self.working += 1;
+        self.working += usize::from(!running.is_endless());
         if let Some(number) = batch {
             self.batches.entry(number).or_default().open += 1;
         }
@@ -348,7 +348,7 @@ impl Connection {
             Said::Note(line) | Said::Ask(line) => self.out.push_back(Outgoing { line, receipt: None }),
             Said::Pause(_) => {}
             Said::End(ended) => {
-                self.working -= usize::from(turn.is_call());
+                self.working -= usize::from(turn.is_working());
                 self.ended(ended, batch);
             }
         }

@@ -154,11 +154,6 @@ impl Running {
         self.exchange.as_ref().map_or_else(Remote::deaf, |exchange| exchange.remote().clone())
     }
 
-    /// Whether it answers a request.
-    pub(crate) fn has_id(&self) -> bool {
-        self.id.is_some()
-    }
-
     /// Whether the end has been said.
     pub(crate) fn is_over(&self) -> bool {
         self.exchange.is_none() && self.backlog.is_empty()

@@ -26,9 +26,9 @@ impl Turn {
         self.0.as_ref().and_then(|inner| inner.batch)
     }
 
-    /// Whether it answers a request.
-    pub(crate) fn is_call(&self) -> bool {
-        self.0.as_ref().is_some_and(|inner| inner.running.has_id())
+    /// Whether it comes to an end by itself.
+    pub(crate) fn is_working(&self) -> bool {
+        self.0.as_ref().is_some_and(|inner| !inner.running.is_endless())
     }
 
     /// Whether it says nothing more.

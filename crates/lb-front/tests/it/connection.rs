@@ -165,6 +165,20 @@ async fn the_end_of_input_lets_calls_finish_for_a_while_then_ends_the_session() 
     assert!(log.contains(&"drop stuck".to_owned()) && log.contains(&"session end".to_owned()), "{log:?}");
 }
 
+/// A client that listened had to kill the process, because the grace was spent on a request that never ends.
+#[tokio::test(start_paused = true)]
+async fn a_listen_does_not_hold_up_the_end() {
+    let middle = middle();
+    middle.on("subscriptions/listen", |_, _| std::future::pending());
+    let mut connection = connect(&middle);
+    send(&mut connection, &modern(request(1, "subscriptions/listen", json!({ "notifications": {} }))));
+    connection.finish();
+    let start = tokio::time::Instant::now();
+    assert!(connection.next_line().await.is_none());
+    assert_eq!(start.elapsed().as_secs(), 0);
+    assert!(middle.log().contains(&"drop subscriptions/listen".to_owned()), "{:?}", middle.log());
+}
+
 #[tokio::test(start_paused = true)]
 async fn dropping_the_connection_cancels_everything() {
     let middle = middle();
