@@ -1,28 +1,37 @@
 //! Bytes as lower-case hex text, the form of the recorder's files.
 
-const DIGITS: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
-
 /// Writes `bytes` as lower-case hex.
 #[must_use]
 pub fn encode(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len() * 2);
+    let mut text = Vec::with_capacity(bytes.len() * 2);
     for byte in bytes {
-        for half in [byte >> 4, byte & 15] {
-            text.extend(DIGITS.get(usize::from(half)));
-        }
+        text.extend_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
     }
-    text
+    String::from_utf8(text).unwrap_or_default()
 }
 
 /// Reads hex text of either case; `None` for an odd length or another character.
 #[must_use]
 pub fn decode(text: &str) -> Option<Vec<u8>> {
-    let digit = |c: &u8| char::from(*c).to_digit(16);
-    let pair = |pair: &[u8]| match pair {
-        [high, low] => u8::try_from(digit(high)? * 16 + digit(low)?).ok(),
+    let mut bytes = Vec::with_capacity(text.len() / 2);
+    for pair in text.as_bytes().chunks(2) {
+        let [high, low] = *pair else { return None };
+        bytes.push(value(high)? << 4 | value(low)?);
+    }
+    Some(bytes)
+}
+
+fn digit(half: u8) -> u8 {
+    if half < 10 { b'0' + half } else { b'a' + half - 10 }
+}
+
+fn value(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
         _ => None,
-    };
-    text.as_bytes().chunks(2).map(pair).collect()
+    }
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 //! `recorder [--http ADDR] [--era legacy|modern|dual] --record FILE [--replies FILE]`. The record has one line of hex
 //! per received message, in the order received, written before the message is answered. Line n of the replies, also
 //! hex, is the raw `result` of the n-th `tools/call`; after the last line it starts again. Before the hex may stand
-//! `error` (it is an error object), `sse` (over HTTP it comes as an event stream) and `note HEX` (a message that goes
-//! out before it, as an event stream over HTTP). Any tool name is accepted.
+//! `error` (it is an error object), `sse` (over HTTP it comes as an event stream), `note HEX` (a message that goes out
+//! before it, as an event stream over HTTP) and `wait` (on stdio it waits until the client has answered something). Any
+//! tool name is accepted.
 
 mod reply;
 
@@ -131,18 +132,18 @@ impl Recorder {
             "tools/list" => tools(era),
             "tools/call" => {
                 let reply = self.next_reply(era);
-                let token = message.meta.get("progressToken").map_or("null", |token| token.get());
+                let token = message.meta.get("progressToken").map(|token| token.get());
                 let is_stream = reply.is_stream || !reply.notes.is_empty();
-                return Answer { status: 200, messages: reply.messages(id, token), is_stream };
+                return Answer { status: 200, messages: reply.messages(id, token), is_stream, waits: reply.waits };
             }
             _ => {
                 let status = if modern { 404 } else { 200 };
                 let error = message::error(id, -32601, "method not found", None).into_bytes();
-                return Answer { status, messages: vec![error], is_stream: false };
+                return Answer { status, messages: vec![error], is_stream: false, waits: false };
             }
         };
-        let messages = Reply::result(result.as_bytes()).messages(id, "null");
-        Answer { status: 200, messages, is_stream: false }
+        let messages = Reply::result(result.as_bytes()).messages(id, None);
+        Answer { status: 200, messages, is_stream: false, waits: false }
     }
 
     fn next_reply(&self, era: Era) -> Reply {
@@ -164,13 +165,10 @@ struct Answer {
     status: u16,
     messages: Vec<Vec<u8>>,
     is_stream: bool,
+    waits: bool,
 }
 
 impl Answer {
-    fn to_lines(&self) -> Vec<u8> {
-        self.messages.iter().flat_map(|message| [message, &b"\n"[..]].concat()).collect()
-    }
-
     fn to_http(&self, session: Option<&str>) -> Vec<u8> {
         match self.messages.as_slice() {
             [response] if !self.is_stream => endpoint::json(self.status, session, response),
@@ -192,11 +190,17 @@ async fn serve_stdio(recorder: &Recorder) -> Result<()> {
     let mut stdin = BufReader::new(tokio::io::stdin());
     let mut stdout = tokio::io::stdout();
     let mut line = Vec::new();
+    // Responses that wait for an answer of the client.
+    let mut held = Vec::new();
     while 0 < stdin.read_until(b'\n', &mut line).await? {
         let message = line.strip_suffix(b"\n").unwrap_or(&line);
         recorder.note(message)?;
-        if let Some(answer) = stdio_answer(recorder, message) {
-            stdout.write_all(&answer).await?;
+        let lines: Vec<u8> = stdio_answer(recorder, message, &mut held)
+            .into_iter()
+            .flat_map(|message| [message, b"\n".to_vec()].concat())
+            .collect();
+        if !lines.is_empty() {
+            stdout.write_all(&lines).await?;
             stdout.flush().await?;
         }
         line.clear();
@@ -204,16 +208,25 @@ async fn serve_stdio(recorder: &Recorder) -> Result<()> {
     Ok(())
 }
 
-fn stdio_answer(recorder: &Recorder, bytes: &[u8]) -> Option<Vec<u8>> {
+/// The messages to write now.
+fn stdio_answer(recorder: &Recorder, bytes: &[u8], held: &mut Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let Some(message) = Message::parse(bytes) else {
-        return Some((message::error("null", -32700, "parse error", None) + "\n").into_bytes());
+        return vec![message::error("null", -32700, "parse error", None).into_bytes()];
     };
-    let id = message.id.as_deref()?;
-    message.method.as_deref()?;
-    Some(match recorder.hello.check(&message, None) {
-        Ok(era) => recorder.answer(&message, era).to_lines(),
-        Err(refusal) => (refusal.response(id) + "\n").into_bytes(),
-    })
+    let Some(id) = message.id.as_deref() else { return Vec::new() };
+    if message.method.is_none() {
+        return std::mem::take(held);
+    }
+    match recorder.hello.check(&message, None) {
+        Ok(era) => {
+            let mut answer = recorder.answer(&message, era);
+            if answer.waits {
+                held.extend(answer.messages.pop());
+            }
+            answer.messages
+        }
+        Err(refusal) => vec![refusal.response(id).into_bytes()],
+    }
 }
 
 async fn serve_http(recorder: Arc<Recorder>, listener: TcpListener) -> Result<()> {

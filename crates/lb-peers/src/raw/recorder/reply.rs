@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::hex;
 
-/// In a note, stands for the progress token of the call that is answered.
+/// In a note, stands for the progress token of the call that is answered; without one, the note is left out.
 pub const TOKEN: &[u8] = b"@token@";
 
 /// The answer to one `tools/call`.
@@ -19,6 +19,8 @@ pub struct Reply {
     pub is_error: bool,
     /// Whether the answer comes as an event stream over HTTP even without notes.
     pub is_stream: bool,
+    /// Whether the response waits for the next message that is a response itself; on stdio only.
+    pub waits: bool,
 }
 
 impl Reply {
@@ -28,11 +30,14 @@ impl Reply {
         Self { body: body.to_vec(), ..Self::default() }
     }
 
-    /// `[sse ][note HEX ]*[error ]HEX`
+    /// `[sse ][wait ][note HEX ]*[error ]HEX`
     fn to_line(&self) -> String {
         let mut line = String::new();
         if self.is_stream {
             line.push_str("sse ");
+        }
+        if self.waits {
+            line.push_str("wait ");
         }
         for note in &self.notes {
             line.push_str(&format!("note {} ", hex::encode(note)));
@@ -51,6 +56,7 @@ impl Reply {
         loop {
             match words.next()? {
                 "sse" => reply.is_stream = true,
+                "wait" => reply.waits = true,
                 "error" => reply.is_error = true,
                 "note" => reply.notes.push(hex::decode(words.next()?)?),
                 body => {
@@ -62,24 +68,21 @@ impl Reply {
     }
 
     /// The messages of the answer to request `id`, in order; the response comes last.
-    pub(super) fn messages(&self, id: &str, token: &str) -> Vec<Vec<u8>> {
+    pub(super) fn messages(&self, id: &str, token: Option<&str>) -> Vec<Vec<u8>> {
         let member = if self.is_error { "error" } else { "result" };
         let mut response = format!(r#"{{"jsonrpc":"2.0","id":{id},"{member}":"#).into_bytes();
         response.extend_from_slice(&self.body);
         response.push(b'}');
-        let notes = self.notes.iter().map(|note| with_token(note, token.as_bytes()));
+        let notes = self.notes.iter().filter_map(|note| with_token(note, token));
         notes.chain(std::iter::once(response)).collect()
     }
 }
 
-fn with_token(note: &[u8], token: &[u8]) -> Vec<u8> {
-    match note.windows(TOKEN.len()).position(|window| window == TOKEN) {
-        Some(at) => {
-            let (before, after) = note.split_at(at);
-            [before, token, after.strip_prefix(TOKEN).unwrap_or(after)].concat()
-        }
-        None => note.to_vec(),
-    }
+/// `None` when the note needs a token and there is none.
+fn with_token(note: &[u8], token: Option<&str>) -> Option<Vec<u8>> {
+    let Some(at) = note.windows(TOKEN.len()).position(|window| window == TOKEN) else { return Some(note.to_vec()) };
+    let (before, after) = note.split_at(at);
+    Some([before, token?.as_bytes(), after.strip_prefix(TOKEN).unwrap_or(after)].concat())
 }
 
 /// Writes a file for `--replies`: the answer to each call in turn.
@@ -120,10 +123,12 @@ mod tests {
             body: b"{ }".to_vec(),
             is_error: true,
             is_stream: true,
+            waits: true,
         };
         assert_eq!(Reply::from_line(reply.to_line().trim_end()), Some(reply.clone()));
         let want: [&[u8]; 3] = [b"{\"t\":\"a\"}", b"x", b"{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{ }}"];
-        assert_eq!(reply.messages("1", "\"a\""), want);
+        assert_eq!(reply.messages("1", Some("\"a\"")), want);
+        assert_eq!(reply.messages("1", None), want.get(1..).unwrap_or_default());
         for bad in ["note", "note 00", "zz", "00 00", "sse error"] {
             assert_eq!(Reply::from_line(bad), None, "input {bad:?}");
         }
