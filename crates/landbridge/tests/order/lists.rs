@@ -1,8 +1,13 @@
 //! A list asked for right after a result that changed it is the new one.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use crate::client::{Behind, Client, LEGACY, MODERN, PAIRS, Server, Wire};
+use crate::script::{Act, Script, content, event, json_reply, legacy, result, stream_head, tool};
 
 const ROUNDS: usize = 25;
 
@@ -71,5 +76,50 @@ async fn the_change_is_told_to_whoever_listens() {
             assert_eq!(told["method"], "notifications/tools/list_changed", "{behind:?} {isolation}");
             assert!(id.is_some(), "{behind:?} {isolation}");
         }
+    }
+}
+
+/// Over HTTP the notification and the result take different connections, and the notification may be the later one. The
+/// list is new all the same.
+#[tokio::test]
+async fn a_list_is_new_although_its_notification_is_late() {
+    for isolation in ["session", "shared"] {
+        let late = Arc::new(Notify::new());
+        let changed = Arc::new(AtomicBool::new(false));
+        let (told, state) = (late.clone(), changed.clone());
+        let script = Script::start(move |seen| match (seen.verb.as_str(), seen.method.as_str()) {
+            ("GET", _) => {
+                let note = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
+                vec![stream_head(), Act::Until(told.clone()), event(None, &note), Act::Until(told.clone())]
+            }
+            (_, "tools/list") => {
+                let name = if state.load(Ordering::SeqCst) { "new" } else { "old" };
+                json_reply(200, &result(seen, json!({ "tools": [tool(name)] })))
+            }
+            (_, "tools/call") => {
+                state.store(true, Ordering::SeqCst);
+                json_reply(200, &result(seen, content("changed")))
+            }
+            _ => legacy(seen),
+        })
+        .await;
+        let server = Server { entry: script.entry(), peer: None }.with("isolation", isolation);
+        let mut client = Client::start(Wire::Http, &server, LEGACY, json!({})).await;
+        let mut ear = client.again().await;
+        assert_eq!(ear.get(None).await.status(), 200);
+        // The gateway listens once it has opened the stream of its own.
+        while script.seen().iter().all(|seen| seen.verb != "GET") {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        // Kept from the second time on, whenever the reply to that GET has been read.
+        for _ in 0..3 {
+            assert_eq!(names(&list(&mut client).await), ["old"], "{isolation}");
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        client.call("change", json!({})).await;
+        assert_eq!(names(&list(&mut client).await), ["new"], "{isolation}: stale");
+        late.notify_one();
+        let (_, note) = ear.message().await.expect("the notification");
+        assert_eq!(note["method"], "notifications/tools/list_changed", "{isolation}");
     }
 }

@@ -123,9 +123,19 @@ pub async fn run(connection: Arc<HttpConnection>, what: What, out: Yield) -> End
         Ok(opened) => opened,
         Err(end) => return end,
     };
+    let may_change = may_change_lists(what.method());
     drop(what);
     let end = answer(&mut running, message).await;
+    if may_change {
+        running.connection.intake.lists.invalidate_all();
+    }
     running.over(end)
+}
+
+/// Whether a list that is known may be another after this request. The server says so on a stream of its own, which can
+/// be later than the answer: whoever asks for the list right after the answer would get the old one.
+fn may_change_lists(method: &str) -> bool {
+    matches!(method, "tools/call" | "tasks/get" | "tasks/result")
 }
 
 async fn answer(running: &mut Running, message: Bytes) -> Result<End, End> {
