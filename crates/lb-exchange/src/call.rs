@@ -66,8 +66,8 @@ pub struct Call {
     pub mount: Mount,
     /// The request.
     pub message: Message,
-    /// Parameters that the client mirrored into headers; empty unless it did.
-    pub headers: ParamHeaders,
+    /// Parameters that the client mirrored into headers; `None` for clients that have none: legacy ones, and all on pipes.
+    pub headers: Option<ParamHeaders>,
 }
 
 /// A legacy client introducing itself.

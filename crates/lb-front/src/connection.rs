@@ -237,7 +237,7 @@ impl Connection {
             Err(fault) => return self.put(fault.answer(&id), None),
         };
         let client = Client::Modern(Some(self.desk.clone()));
-        match self.front.modern_call(id, caller, self.mount.clone(), Vec::new(), message, client) {
+        match self.front.modern_call(id, caller, self.mount.clone(), None, message, client) {
             Ok(running) => self.run(running, None),
             Err(answer) => self.put(answer, None),
         }

@@ -76,7 +76,7 @@ impl Front {
             return Taken::Answer(compose::result(&id, &Raw::empty_object()), 200);
         }
         let method = message.method_text();
-        let call = Call { caller: seat.caller().clone(), mount: mount.clone(), message, headers: Vec::new() };
+        let call = Call { caller: seat.caller().clone(), mount: mount.clone(), message, headers: None };
         let exchange = seat.clone().open(call);
         let client = Client::Legacy(seat.clone());
         match Running::start(id.clone(), &method, exchange, client, &self.shared.settings) {

@@ -34,7 +34,7 @@ impl Front {
         };
         let listens = message.method() == method::SUBSCRIPTIONS_LISTEN;
         let client = Client::Modern(None);
-        let running = match self.modern_call(id, caller, request.mount, params, message, client.clone()) {
+        let running = match self.modern_call(id, caller, request.mount, Some(params), message, client.clone()) {
             Ok(running) => running,
             Err(answer) => return Reply::json(400, &answer),
         };
@@ -48,7 +48,7 @@ impl Front {
         id: Id,
         caller: Caller,
         mount: Mount,
-        headers: ParamHeaders,
+        headers: Option<ParamHeaders>,
         message: Message,
         client: Client,
     ) -> Result<Running, Raw> {

@@ -46,14 +46,14 @@ impl Connection {
 
     /// A server on a pipe never sees headers, so that comparing them is up to us.
     fn checks_headers(&self, call: &Call) -> bool {
-        let modern = self.era == Era::Modern && call.caller.era() == Era::Modern;
-        modern && matches!(self.link, Link::Pipe(_)) && call.message.method() == "tools/call"
+        let sent = self.era == Era::Modern && call.headers.is_some();
+        sent && matches!(self.link, Link::Pipe(_)) && call.message.method() == "tools/call"
     }
 
-    /// A legacy client mirrors nothing in headers, so that writing them for a modern server is up to us, too.
+    /// A client without headers mirrors nothing, so that writing them for a modern server is up to us, too.
     fn writes_headers(&self, call: &Call) -> bool {
-        let mixed = self.era == Era::Modern && call.caller.era() == Era::Legacy;
-        let over_http = mixed && matches!(self.link, Link::Http(_)) && call.message.method() == "tools/call";
+        let wanted = self.era == Era::Modern && call.headers.is_none();
+        let over_http = wanted && matches!(self.link, Link::Http(_)) && call.message.method() == "tools/call";
         over_http && self.intake().lists.params().is_none()
     }
 
@@ -83,7 +83,7 @@ impl Connection {
     fn send_if_matching(&self, params: &ToolParams, call: Call) -> Result<Exchange, Box<Call>> {
         let name = call.message.member("name");
         let name = name.as_ref().and_then(Raw::to_text).unwrap_or_default();
-        let headers = call.headers.iter().map(|(name, value)| (name.as_str(), value.as_ref()));
+        let headers = call.headers.iter().flatten().map(|(name, value)| (name.as_str(), value.as_ref()));
         match params.check(&name, call.message.member_bytes("arguments"), headers) {
             Ok(()) => self.send(call),
             Err(mismatch) => Ok(Exchange::ready(End::error(code::HEADER_MISMATCH, &mismatch.to_string(), None))),

@@ -78,9 +78,12 @@ pub async fn run(connection: Arc<HttpConnection>, what: What, out: Yield) -> End
             Box::pin(listen(&mut running, &headers, message, call)).await
         }
         What::Call(call, _) => {
-            let replays = call.caller.era() == Era::Legacy;
+            let (replays, ours) = (call.caller.era() == Era::Legacy, call.headers.is_none());
             drop(what);
             let end = answer(&mut running, headers, message).await;
+            if ours {
+                check_params(&running, &end);
+            }
             if replays { Box::pin(replay(&mut running, end)).await } else { end }
         }
         What::Own { .. } => answer(&mut running, headers, message).await,
@@ -98,10 +101,10 @@ fn headers_of(connection: &HttpConnection, template: &HeaderMap, what: &What) ->
     headers
 }
 
-/// Mirrors arguments into headers: as a modern client sent them, or for a legacy one as the server's list says.
+/// Mirrors arguments into headers: as the client sent them, or for one that has no headers as the server's list says.
 fn add_params(connection: &HttpConnection, headers: &mut HeaderMap, call: &Call) {
-    if call.caller.era() == Era::Modern {
-        for (name, value) in &call.headers {
+    if let Some(sent) = &call.headers {
+        for (name, value) in sent {
             let name = HeaderName::try_from(format!("{}{name}", header::PARAM_PREFIX));
             if let (Ok(name), Ok(value)) = (name, HeaderValue::from_maybe_shared(value.clone())) {
                 headers.append(name, value);
@@ -119,6 +122,14 @@ fn add_params(connection: &HttpConnection, headers: &mut HeaderMap, call: &Call)
         if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
             headers.insert(name, value);
         }
+    }
+}
+
+/// Forgets the list of tools when the server refuses headers that we wrote by it.
+fn check_params(running: &Running, end: &Result<End, End>) {
+    let (Ok(end) | Err(end)) = end;
+    if matches!(&end.outcome, Outcome::Error(error) if error.code == code::HEADER_MISMATCH) {
+        running.connection.intake.lists.invalidate(List::Tools);
     }
 }
 
@@ -157,12 +168,6 @@ async fn events(running: &mut Running, reply: Reply) -> Result<End, End> {
 
 /// A legacy client is asked what a modern server needs; the server's own result follows untouched.
 async fn replay(running: &mut Running, end: Result<End, End>) -> Result<End, End> {
-    if let Ok(End { outcome: Outcome::Error(error), .. }) | Err(End { outcome: Outcome::Error(error), .. }) = &end
-        && error.code == code::HEADER_MISMATCH
-    {
-        // The headers were ours, written by a list that no longer holds.
-        running.connection.intake.lists.invalidate(List::Tools);
-    }
     if let Ok(End { outcome: Outcome::Result(result), .. }) = &end {
         for ask in asks(result) {
             running.step(Step::Ask(ask)).await;
