@@ -1,0 +1,12 @@
+//! Servers that die, hang, lie, flood and linger behind the gateway: what their callers are told, what everybody else
+//! notices (nothing), and what is left afterwards (nothing).
+
+mod crowd;
+mod desk;
+mod ends;
+mod faults;
+mod memory;
+mod procs;
+mod restart;
+mod signals;
+mod starts;
