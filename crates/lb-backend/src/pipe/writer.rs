@@ -77,7 +77,13 @@ impl Writer {
     /// Closes the pipe; what still waits is lost.
     pub fn close(&self) {
         let output = self.0.lock().output.take();
-        drop(output);
+        if let Some(mut output) = output {
+            // An embedded server's stream is one with what the reader holds: dropping our half would not end it. Neither
+            // kind of pipe has to wait for this.
+            match Pin::new(&mut output).poll_shutdown(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(_) | Poll::Pending => {}
+            }
+        }
     }
 
     /// Writes what waits, and remembers whom to wake when more comes.

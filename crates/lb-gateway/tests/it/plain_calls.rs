@@ -80,8 +80,12 @@ async fn a_plain_call_on_a_warm_connection_starts_no_task() {
         ServerSpec::new(name("http"), Target::Http { url, headers: Vec::new() }),
         ServerSpec::new(name("pipe"), Target::Embedded("plain".into())),
     ];
-    let environment =
-        Environment { supervisor: "no-children-here".into(), embedded: servers::embedded(), tasks: tasks.clone() };
+    let environment = Environment {
+        supervisor: "no-children-here".into(),
+        embedded: servers::embedded(),
+        tasks: tasks.clone(),
+        children: Arc::new(tokio::sync::Semaphore::new(0)),
+    };
     let gateway = Gateway::new(specs, &environment, Limits::default()).expect("a gateway");
     let front = Front::new(Arc::new(gateway.clone()), Settings::default());
     for server in ["http", "pipe"] {
