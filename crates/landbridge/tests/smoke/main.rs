@@ -11,7 +11,8 @@ async fn a_call_goes_through_to_a_child() {
     let gateway = Gateway::serve(LANDBRIDGE, json!({ "it": { "command": peer(LANDBRIDGE, "fixture") } })).await;
     let mut http = RawHttp::connect(gateway.address).await.expect("it listens");
     let session = http.initialize("/mcp/server/it", "2025-11-25").await.expect("a session");
-    let body = br#"{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"echo","arguments":{"message":"hi"}}}"#;
+    let body =
+        br#"{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"echo","arguments":{"message":"hi"}}}"#;
     let answer = http.post("/mcp/server/it", &session.headers(), body).await.expect("an answer");
     assert_eq!(answer.body, br#"{"jsonrpc":"2.0","id":"a","result":{"content":[{"type":"text","text":"hi"}]}}"#);
 }
