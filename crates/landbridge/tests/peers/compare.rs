@@ -1,4 +1,6 @@
 //! What two runs of the same scenario may differ in: nothing, unless the gateway joins two eras.
+//!
+//! Then each side has words that the other lacks: members of every modern result, legacy tasks, subscriptions.
 
 use serde_json::{Map, Value};
 
@@ -19,6 +21,9 @@ pub fn without_era(mut run: Value) -> Value {
         server.remove("revision");
         if let Some(capabilities) = server.get_mut("capabilities").and_then(Value::as_object_mut) {
             capabilities.retain(|name, _| CAPABILITIES.contains(&name.as_str()));
+            if let Some(resources) = capabilities.get_mut("resources").and_then(Value::as_object_mut) {
+                resources.remove("subscribe");
+            }
         }
     }
     run
@@ -33,6 +38,11 @@ fn strip(result: &mut Map<String, Value>) {
         if meta.is_empty() {
             result.remove("_meta");
         }
+    }
+    let tools = result.get_mut("tools").and_then(Value::as_array_mut).into_iter().flatten();
+    for tool in tools.filter_map(Value::as_object_mut) {
+        // Whether a tool runs as a legacy task.
+        tool.remove("execution");
     }
 }
 

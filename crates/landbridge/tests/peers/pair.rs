@@ -26,7 +26,7 @@ pub async fn check(client: Client, era: Era, behind: Behind, link: Link) {
         })
     };
     let runs = json!([run(&reach.direct, false), run(&reach.served, true), run(&reach.piped, true)]);
-    let seen = client.run(runs).await.into_iter().map(settled).collect::<Vec<_>>();
+    let seen = client.run(runs).await.into_iter().map(|run| settled(client, run)).collect::<Vec<_>>();
     let [direct, served, piped] = <[Value; 3]>::try_from(seen).expect("one document per run");
 
     check_plan("directly", &direct);
@@ -37,7 +37,10 @@ pub async fn check(client: Client, era: Era, behind: Behind, link: Link) {
         check_plan(way, &through);
         let mut direct = direct.clone();
         if bridged {
-            check_codes(way, era, &mut direct, &mut through);
+            if era == Era::Modern {
+                assert_eq!(take_code(&mut through), -32602, "{way}");
+                take_code(&mut direct);
+            }
             (direct, through) = (without_era(direct), without_era(through));
         } else {
             assert_eq!(direct["server"]["revision"], era.revision(), "directly");
@@ -73,29 +76,23 @@ fn check_plan(way: &str, run: &Value) {
     }
 }
 
-/// An unknown resource has another code in each era; the rest of the error is the same.
-fn check_codes(way: &str, era: Era, direct: &mut Value, through: &mut Value) {
-    let missing = |run: &mut Value| {
-        let steps = run["steps"].as_array_mut().expect("steps");
-        let read = steps.iter_mut().find(|record| record["step"]["do"] == "read" && record["step"]["fails"] == true);
-        read.expect("an unknown resource is read")["error"]["code"].take()
-    };
-    let expected = match era {
-        Era::Legacy => -32002,
-        Era::Modern => -32602,
-    };
-    assert_eq!(missing(through), expected, "{way}");
-    missing(direct);
+/// Takes out the error code of an unknown resource, which is another one in each era.
+fn take_code(run: &mut Value) -> Value {
+    let steps = run["steps"].as_array_mut().expect("steps");
+    let read = steps.iter_mut().find(|record| record["step"]["do"] == "read" && record["step"]["fails"] == true);
+    read.expect("an unknown resource is read")["error"]["code"].take()
 }
 
-/// A run without the last report of a call whose result follows at once: whether a client still shows it depends on how
-/// the bytes were cut.
-fn settled(mut run: Value) -> Value {
+/// A run as far as it does not depend on how the bytes were cut: the TypeScript SDKs forget a call's progress as soon as
+/// they see its result, and so lose the last report when both come in one piece. It does not count for them.
+fn settled(client: Client, mut run: Value) -> Value {
+    if !matches!(client, Client::TypeScript1 | Client::TypeScript2) {
+        return run;
+    }
     for record in run["steps"].as_array_mut().into_iter().flatten() {
-        if record["step"]["hurried"] == true
-            && let Some(reports) = record["progress"].as_array_mut()
-        {
+        if let (Some(times), Some(reports)) = (record["step"]["progressed"].as_u64(), record["progress"].as_array_mut()) {
             reports.retain(|report| report["total"] != report["progress"]);
+            record["step"]["progressed"] = (times - 1).into();
         }
     }
     run

@@ -114,7 +114,7 @@ fn everything(asking_too: bool) -> Vec<Value> {
         prompt("args-prompt", json!({ "city": "Paris", "state": "Texas" })),
         failing(prompt("no-such-prompt", json!({}))),
         complete("completable-prompt", "department", "E"),
-        hurried(progressing("trigger-long-running-operation", json!({ "duration": 0.4, "steps": 4 }), 3)),
+        progressing("trigger-long-running-operation", json!({ "duration": 0.4, "steps": 4 }), 4),
         json!({ "do": "cancel", "name": "trigger-long-running-operation", "arguments": { "duration": 20, "steps": 100 } }),
         call("echo", json!({ "message": "after the cancelled call" })),
     ]);
@@ -151,12 +151,6 @@ fn prompt(name: &str, arguments: Value) -> Value {
 fn complete(prompt: &str, argument: &str, value: &str) -> Value {
     let reference = json!({ "type": "ref/prompt", "name": prompt });
     json!({ "do": "complete", "ref": reference, "argument": { "name": argument, "value": value } })
-}
-
-/// A call whose result follows the last progress at once, so that `progressed` counts without that one.
-fn hurried(mut step: Value) -> Value {
-    step["hurried"] = true.into();
-    step
 }
 
 fn failing(mut step: Value) -> Value {
