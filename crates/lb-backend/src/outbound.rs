@@ -2,8 +2,8 @@
 
 use lb_exchange::Call;
 use lb_wire::revision::{Era, Revision};
-use lb_wire::splice::Splice;
-use lb_wire::{Cursor, Id, Raw, compose};
+use lb_wire::splice::{self, Splice};
+use lb_wire::{Id, Raw, compose};
 
 use crate::calls::Names;
 
@@ -56,46 +56,23 @@ fn params(call: &Call, id: u64, era: Era, log_level: Option<&Raw>) -> Option<Raw
 /// cannot be carried.
 fn modern_meta(call: &Call, id: u64, log_level: Option<&Raw>) -> Raw {
     let version = Raw::string(Revision::LATEST_MODERN.as_str());
-    let none = Raw::empty_object();
-    let info = call.caller.client_info.clone();
-    let mut members = vec![(VERSION_KEY.to_owned(), version), (CAPABILITIES_KEY.to_owned(), none)];
-    members.extend(info.map(|info| (CLIENT_INFO_KEY.to_owned(), info)));
-    members.extend(log_level.map(|level| (LOG_LEVEL_KEY.to_owned(), level.clone())));
-    members.extend(kept_members(call, id));
-    object(&members)
+    let mut ours = vec![(VERSION_KEY, version), (CAPABILITIES_KEY, Raw::empty_object())];
+    ours.extend(call.caller.client_info.clone().map(|info| (CLIENT_INFO_KEY, info)));
+    ours.extend(log_level.map(|level| (LOG_LEVEL_KEY, level.clone())));
+    splice::with(&kept_meta(call, id), &ours)
 }
 
 /// A modern client's request towards a legacy server.
 fn legacy_meta(call: &Call, id: u64) -> Raw {
-    object(&kept_members(call, id))
+    kept_meta(call, id)
 }
 
-/// What the client wrote into `_meta` itself, with our progress token in place of its own.
-fn kept_members(call: &Call, id: u64) -> Vec<(String, Raw)> {
-    let Some(meta) = call.message.meta_object() else { return Vec::new() };
-    let mut members = Vec::new();
-    let mut cursor = Cursor::new(meta.as_bytes());
-    let walk = cursor.members(0, |cursor, key, _| {
-        let (value, _) = cursor.skip(1)?;
-        let name = String::from_utf8_lossy(key.of(meta.as_bytes())).into_owned();
-        let value = meta.bytes().slice(value.start()..value.end());
-        members.push((name, value));
-        Ok(())
-    });
-    debug_assert!(walk.is_ok(), "a scanned message is walked again");
-    members
-        .into_iter()
-        .filter(|(name, _)| ![VERSION_KEY, CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY].contains(&name.as_str()))
-        .filter_map(|(name, value)| {
-            let value = if name == "progressToken" { Id::number(id).to_raw() } else { Raw::parse(value).ok()? };
-            Some((name, value))
-        })
-        .collect()
-}
-
-fn object(members: &[(String, Raw)]) -> Raw {
-    let members: Vec<_> = members.iter().map(|(name, value)| (name.as_str(), value)).collect();
-    compose::object(&members)
+/// What the client wrote into `_meta` itself, with our progress token in place of its own. Names are compared as they
+/// read, not as they are written: an escape in one must not carry it past us.
+fn kept_meta(call: &Call, id: u64) -> Raw {
+    let Some(meta) = call.message.meta_object() else { return Raw::empty_object() };
+    let kept = splice::without(&meta, &[VERSION_KEY, CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY]);
+    splice::replace(&kept, "progressToken", &Id::number(id).to_raw())
 }
 
 /// The `_meta` of requests that we make ourselves to a modern server.
