@@ -21,6 +21,8 @@ pub struct Seen<'a> {
     /// Notifications that came beside the answers, where the wire does not tell to which they belong.
     pub loose: Option<&'a [(Vec<u8>, Vec<u8>)]>,
     pub behind: Wire,
+    /// Whether the sides speak different eras, so that some members are ours to add and to take away.
+    pub is_bridged: bool,
 }
 
 /// Finds the first difference.
@@ -36,7 +38,11 @@ pub fn check(seen: &Seen<'_>) -> Result<(), String> {
         }
         let is_stream = seen.behind == Wire::Http && (reply.is_stream || !reply.notes.is_empty());
         let body = arriving(&reply.body, is_stream, answer.is_line);
-        same(&body, &answer.body).map_err(|why| at("answer", why))?;
+        let unchanged = match seen.is_bridged && !reply.is_error {
+            true => same_members(&body, &answer.body, |name| RESULT_OURS.contains(&name)),
+            false => same(&body, &answer.body),
+        };
+        unchanged.map_err(|why| at("answer", why))?;
         let notes = sent_notes(reply, request).into_iter().map(|note| {
             let note = arriving(&note, is_stream, true);
             let member = |name| json::member(&note, name).expect("a note has it").to_vec();
@@ -69,7 +75,11 @@ fn requests(seen: &Seen<'_>) -> Result<Vec<usize>, String> {
         let params = json::member(message, "params").unwrap_or_default();
         let case = case_of(params).ok_or_else(|| format!("a call that nobody sent: {}", json::show(message)))?;
         let request = seen.requests.get(case).ok_or_else(|| format!("no case {case}"))?;
-        same_params(request, params, seen.behind).map_err(|why| format!("case {case}, params: {why}"))?;
+        let unchanged = match seen.is_bridged {
+            true => bridged_params(&request.params, params),
+            false => same_params(request, params, seen.behind),
+        };
+        unchanged.map_err(|why| format!("case {case}, params: {why}"))?;
         cases.push(case);
     }
     let mut sorted = cases.clone();
@@ -101,6 +111,51 @@ fn same_params(request: &Request, params: &[u8], behind: Wire) -> Result<(), Str
     let Some(own) = rest.strip_suffix(after) else { return same(&want, params) };
     let is_token = own.iter().all(u8::is_ascii_digit) || (own.starts_with(b"\"") && json::string(own, 0) == own.len());
     if is_token && !own.is_empty() { Ok(()) } else { Err(format!("no token of ours: {}", json::show(own))) }
+}
+
+/// What a result has in one era only.
+const RESULT_OURS: [&[u8]; 3] = [b"resultType", b"ttlMs", b"cacheScope"];
+
+fn is_meta(name: &[u8]) -> bool {
+    matches!(name, b"_meta" | br"_met\u0061")
+}
+
+/// Members of `_meta` that the protocol owns, by the end of their names, however it is spelled.
+fn is_ours(name: &[u8]) -> bool {
+    [&b"protocolVersion"[..], b"clientCapabilities", b"clientInfo"].iter().any(|end| name.ends_with(end))
+}
+
+fn is_token(name: &[u8]) -> bool {
+    matches!(name, b"progressToken" | br"progress\u0054oken")
+}
+
+/// Towards another era `_meta` is ours to write; what the client put there for others, and everything beside it, stays.
+fn bridged_params(want: &[u8], got: &[u8]) -> Result<(), String> {
+    same_members(want, got, is_meta)?;
+    let meta =
+        |params| json::members(params).into_iter().find(|(name, _)| is_meta(name)).map_or(&b"{}"[..], |(_, meta)| meta);
+    let (want, got) = (meta(want), meta(got));
+    same_members(want, got, |name| is_ours(name) || is_token(name))?;
+    let token = |meta| json::members(meta).into_iter().find(|(name, _)| is_token(name)).map(|(_, token)| token);
+    match (token(want), token(got)) {
+        (None, None) => Ok(()),
+        (Some(theirs), Some(ours)) if theirs != ours => Ok(()),
+        (theirs, ours) => Err(format!("token {:?} became {:?}", theirs.map(json::show), ours.map(json::show))),
+    }
+}
+
+/// Compares the members of two objects in order, names and values as written, but for those that `skip` names.
+fn same_members(want: &[u8], got: &[u8], skip: impl Fn(&[u8]) -> bool) -> Result<(), String> {
+    let kept = |text| json::members(text).into_iter().filter(|(name, _)| !skip(name)).collect::<Vec<_>>();
+    let (wanted, found) = (kept(want), kept(got));
+    if wanted.len() != found.len() {
+        return Err(format!("{} members of {}: {}", found.len(), wanted.len(), json::show(got)));
+    }
+    for ((want_name, want), (name, got)) in wanted.into_iter().zip(found) {
+        same(want_name, name)?;
+        same(want, got)?;
+    }
+    Ok(())
 }
 
 /// The notes of a reply that go out, with the client's token in them.

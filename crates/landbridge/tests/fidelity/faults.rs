@@ -96,8 +96,15 @@ async fn run(fault: Fault, way: Way) -> Result<(), String> {
     };
     tasks.stop();
     let (record, replies) = (server.record(), &server.replies);
-    let seen =
-        Seen { requests: &requests, replies, record: &record, answers: &answers, loose: None, behind: Wire::Http };
+    let seen = Seen {
+        requests: &requests,
+        replies,
+        record: &record,
+        answers: &answers,
+        loose: None,
+        behind: Wire::Http,
+        is_bridged: false,
+    };
     check(&seen)
 }
 

@@ -93,7 +93,7 @@ async fn run(front: Wire, behind: Wire, era: Era, quarter: u64) {
     };
     let record = server.record();
     let (requests, replies, loose) = (&requests, &server.replies, loose.as_deref());
-    let seen = Seen { requests, replies, record: &record, answers: &answers, loose, behind };
+    let seen = Seen { requests, replies, record: &record, answers: &answers, loose, behind, is_bridged: false };
     if let Err(difference) = check(&seen) {
         panic!("{difference}");
     }
@@ -134,3 +134,30 @@ path!(http_to_stdio_legacy: Http to Stdio, Legacy);
 path!(http_to_stdio_modern: Http to Stdio, Modern);
 path!(stdio_to_stdio_legacy: Stdio to Stdio, Legacy);
 path!(stdio_to_http_modern: Stdio to Http, Modern);
+
+/// Cases that also cross from one era to the other, where members are added and taken away around the rest.
+const BRIDGED_CASES: usize = 4_000;
+
+async fn bridge(front: Era, behind: Era) {
+    let seed = seed();
+    let requests = requests(seed, BRIDGED_CASES, front, Wire::Http);
+    let server = Server::start(behind, Wire::Http, replies(seed, BRIDGED_CASES, behind, Wire::Http)).await;
+    let gateway = Gateway::serve(LANDBRIDGE, server.config.clone()).await;
+    let answers = client::over_http(gateway.address, "/mcp/server/it", front, &requests).await;
+    let (record, replies) = (server.record(), &server.replies);
+    let (requests, record, answers) = (&requests, &record, &answers);
+    let seen = Seen { requests, replies, record, answers, loose: None, behind: Wire::Http, is_bridged: true };
+    if let Err(difference) = check(&seen) {
+        panic!("{difference}");
+    }
+}
+
+#[tokio::test]
+async fn legacy_to_modern_over_http() {
+    bridge(Era::Legacy, Era::Modern).await;
+}
+
+#[tokio::test]
+async fn modern_to_legacy_over_http() {
+    bridge(Era::Modern, Era::Legacy).await;
+}
