@@ -93,6 +93,11 @@ impl Client {
         Self { http, path: self.path.clone(), session: self.session.clone(), next: self.next + 1_000_000 }
     }
 
+    /// Leaves out an id that a twin uses.
+    pub fn skip_id(&mut self) {
+        self.next += 1;
+    }
+
     /// Calls a tool.
     pub async fn call(&mut self, tool: &str, arguments: Value) -> Answer {
         self.request("tools/call", Some(tool), &format!(r#","arguments":{arguments}"#), "").await
@@ -156,7 +161,7 @@ impl Client {
         if head.is_sse() {
             while let Some(event) = self.http.event().await.unwrap_or_else(|error| panic!("{what} {id}: {error}")) {
                 let Some(data) = event.data.filter(|data| !data.is_empty()) else { continue };
-                let is_answer = member(&data, "id").is_some_and(|found| found == id.to_string());
+                let is_answer = !is_note(&data) && member(&data, "id").is_some_and(|found| found == id.to_string());
                 assert!(raw.is_empty(), "{what}: more after the answer: {}", String::from_utf8_lossy(&data));
                 if is_answer { raw = data } else { notes.push(data) }
             }
@@ -183,7 +188,8 @@ impl Client {
     /// Ends the session.
     pub async fn end(mut self) {
         if self.session.is_some() {
-            let ended = self.http.request("DELETE", &self.path, &self.headers(), b"").await.expect("an answer to DELETE");
+            let ended =
+                self.http.request("DELETE", &self.path, &self.headers(), b"").await.expect("an answer to DELETE");
             assert!(ended.head.status() < 300, "{ended:?}");
         }
     }
@@ -230,6 +236,17 @@ impl std::fmt::Debug for Answer {
         let (status, notes, took) = (self.status, self.notes.len(), self.took);
         write!(f, "HTTP {status}, {notes} notes, then after {took:?}: {}", self.shown())
     }
+}
+
+/// Whether a message is surely a notification; a quick look, because there may be fifty thousand of them.
+fn is_note(data: &[u8]) -> bool {
+    let start = data.get(..data.len().min(60)).unwrap_or_default();
+    find(start, br#""method":"notifications/"#).is_some() && find(start, br#""id":"#).is_none()
+}
+
+/// Where `what` is in `text`.
+pub fn find(text: &[u8], what: &[u8]) -> Option<usize> {
+    text.windows(what.len()).position(|window| window == what)
 }
 
 /// A member of a JSON object, as written.

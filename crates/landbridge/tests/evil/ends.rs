@@ -152,6 +152,42 @@ async fn ending_a_session_ends_its_child_step_by_step() {
     check_steps(&log, start, since_epoch());
 }
 
+/// What is under way when the signal comes is still answered.
+#[tokio::test]
+async fn calls_in_flight_are_answered_before_the_end() {
+    for era in [Era::Legacy, Era::Modern] {
+        let mark = mark("flight");
+        let mut gateway = Gateway::serve(LANDBRIDGE, json!({ "it": child("slow", Era::Legacy, &mark) })).await;
+        let mut client = Client::open(&gateway, "it", era).await;
+        client.calm("before").await;
+        let id = client.send_call("strike", json!({ "message": "in flight" }), "").await;
+        let twin = Client::open(&gateway, "it", Era::Legacy).await;
+        signals::send(gateway.pid(), Signal::TERM);
+        let answer = client.read_answer(id).await;
+        assert_eq!(answer.text().as_deref(), Some("in flight"), "{era:?}: {answer:?}");
+        assert_eq!(signals::ended(&mut gateway, Duration::from_secs(15)).await, Some(0), "{}", gateway.said());
+        drop(twin);
+        procs::gone(Duration::from_millis(500), || procs::marked(&mark)).await;
+    }
+}
+
+/// A call that hangs, a stream that is open and a child that will not go: the gateway ends all the same.
+#[tokio::test]
+async fn nothing_holds_up_the_end_for_long() {
+    let mark = mark("held");
+    let mut gateway = Gateway::serve(LANDBRIDGE, json!({ "it": child("ignore-term,hang", Era::Legacy, &mark) })).await;
+    let mut client = Client::open(&gateway, "it", Era::Legacy).await;
+    let _stream = client.listen(&gateway).await;
+    client.call("strike", json!({})).await;
+    client.send_call("strike", json!({ "fault": "hang" }), "").await;
+    let mut modern = Client::open(&gateway, "it", Era::Modern).await;
+    modern.send_call("strike", json!({ "fault": "hang" }), "").await;
+    let start = Instant::now();
+    signals::stop(&mut gateway, Duration::from_secs(20)).await;
+    assert!(start.elapsed() < Duration::from_secs(20), "it took {:?}", start.elapsed());
+    procs::gone(Duration::from_millis(500), || procs::marked(&mark)).await;
+}
+
 /// `landbridge stdio` in front of one server.
 fn stdio(servers: &Value) -> (tempfile::TempDir, RawStdio) {
     let (folder, file) = config(servers);
@@ -166,7 +202,8 @@ async fn first_call(client: &mut RawStdio, tool: &str) -> String {
     let welcome = client.ask(&initialize_request("0", "2025-11-25")).await.expect("an answer");
     assert!(welcome.contains("protocolVersion"), "{welcome}");
     client.send(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await.expect("it reads");
-    let call = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{tool}","arguments":{{}}}}}}"#);
+    let call =
+        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{tool}","arguments":{{}}}}}}"#);
     client.ask(&call).await.expect("an answer")
 }
 

@@ -72,8 +72,10 @@ fn is_fatal(fault: Fault) -> bool {
 
 /// Plays all faults at the same time through one gateway.
 async fn stage(transport: Transport, era: Era) {
-    let faults: Vec<Fault> =
-        Fault::ALL.into_iter().filter(|fault| fault.transports().contains(&transport) && !HEAVY.contains(fault)).collect();
+    let faults: Vec<Fault> = Fault::ALL
+        .into_iter()
+        .filter(|fault| fault.transports().contains(&transport) && !HEAVY.contains(fault))
+        .collect();
     let mark = mark(&format!("faults-{}-{era:?}", transport.name()));
     let mut servers = Map::new();
     servers.insert("other".to_owned(), child("hang", Era::Legacy, &mark));
@@ -94,7 +96,8 @@ async fn stage(transport: Transport, era: Era) {
     }
     others.leave().await;
     let pid = gateway.pid();
-    procs::gone(Duration::from_secs(3), || procs::descendants(pid).into_iter().filter(|p| p.state == 'Z').collect()).await;
+    procs::gone(Duration::from_secs(3), || procs::descendants(pid).into_iter().filter(|p| p.state == 'Z').collect())
+        .await;
     let gateway = Arc::get_mut(&mut gateway).expect("all scenes are over");
     signals::stop(gateway, Duration::from_secs(15)).await;
     procs::gone(Duration::from_secs(1), || procs::marked(&mark)).await;
@@ -199,8 +202,10 @@ impl Scene {
     /// Nobody can put right what the server mixed up, but everybody gets one answer, and nobody waits.
     async fn swapped_ids(&self, client: &mut Client) {
         let mut twin = client.twin(&self.gateway).await;
-        let (one, two) =
-            tokio::join!(client.call("strike", json!({ "message": "1" })), twin.call("strike", json!({ "message": "2" })));
+        let (one, two) = tokio::join!(
+            client.call("strike", json!({ "message": "1" })),
+            twin.call("strike", json!({ "message": "2" }))
+        );
         let mut texts = [one.text(), two.text()];
         texts.sort();
         assert_eq!(texts, [Some("1".to_owned()), Some("2".to_owned())], "{one:?} {two:?}");

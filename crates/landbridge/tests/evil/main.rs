@@ -7,6 +7,8 @@ mod ends;
 mod faults;
 mod memory;
 mod procs;
+mod remote;
 mod restart;
+mod script;
 mod signals;
 mod starts;

@@ -37,7 +37,12 @@ fn broken(folder: &Path, mark: &str) -> Vec<(&'static str, Value, &'static str, 
             words(&["no-such-command-anywhere", "not found", "PATH"]),
         ),
         ("no-file", json!({ "command": missing, "env": env }), "spawn_failed", words(&[&missing, "does not exist"])),
-        ("no-right", json!({ "command": plain, "env": env }), "spawn_failed", words(&[&plain, "not executable", "chmod"])),
+        (
+            "no-right",
+            json!({ "command": plain, "env": env }),
+            "spawn_failed",
+            words(&[&plain, "not executable", "chmod"]),
+        ),
         ("no-interpreter", json!({ "command": odd, "env": env }), "spawn_failed", words(&[&odd, "interpreter"])),
         (
             "no-folder",
@@ -149,7 +154,10 @@ async fn environment(more: &Value) -> std::collections::BTreeMap<String, String>
     let welcome = client.ask(&initialize_request("0", "2025-11-25")).await.expect("an answer");
     assert!(welcome.contains("protocolVersion"), "{welcome}");
     let text = std::fs::read_to_string(file).expect("the child wrote it down");
-    text.lines().filter_map(|line| line.split_once('=')).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    text.lines()
+        .filter_map(|line| line.split_once('='))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
 }
 
 #[tokio::test]
@@ -177,5 +185,8 @@ async fn a_child_sees_what_is_listed_and_nothing_else() {
     let seen = environment(&json!({ "inherit_env": true })).await;
     assert_eq!(seen.get("AWS_SECRET_ACCESS_KEY").map(String::as_str), Some("secret"), "all, if the operator says so");
     assert!(!seen.keys().any(|name| is_own(name)), "but never what is ours: {:?}", seen.keys());
-    assert_eq!((seen.get("OWN").map(String::as_str), seen.get("LANG").map(String::as_str)), (Some("its own"), Some("tlh")));
+    assert_eq!(
+        (seen.get("OWN").map(String::as_str), seen.get("LANG").map(String::as_str)),
+        (Some("its own"), Some("tlh"))
+    );
 }
