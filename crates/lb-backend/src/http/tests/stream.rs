@@ -19,6 +19,7 @@ fn done(id: &Value) -> Value {
 async fn progress_comes_in_order_before_the_result_and_the_connection_is_used_again() {
     let mut server = Script::start().await;
     let connection = legacy(&mut server).await;
+    let over = tokio::sync::Notify::new();
     let client = async {
         let mut exchange = tool(&connection);
         for n in 0..200 {
@@ -29,6 +30,7 @@ async fn progress_comes_in_order_before_the_result_and_the_connection_is_used_ag
             assert_eq!(got, json!({"progress": n, "progressToken": "tok"}), "{want}");
         }
         assert_eq!(step(&mut exchange).await, r#"result {"done":true}"#);
+        over.notify_one();
     };
     let ((), ()) = tokio::join!(client, async {
         let asked = server.next().await;
@@ -38,7 +40,7 @@ async fn progress_comes_in_order_before_the_result_and_the_connection_is_used_ag
         }
         asked.event(None, &done(&asked.body["id"])).await;
         // The end of the body comes after the call is over.
-        look_around().await;
+        over.notified().await;
         asked.finish().await;
     });
     look_around().await;
@@ -184,6 +186,8 @@ async fn answers_with_swapped_ids_reach_the_calls_they_name() {
         let (first, second) = (server.next().await, server.next().await);
         assert_eq!((&first.body["id"], &second.body["id"]), (&json!(1), &json!(2)));
         first.json(&second.result(&json!({"for": 2}))).await;
+        // By now the second call is answered, and its own response is still to come.
+        look_around().await;
         second.json(&first.result(&json!({"for": 1}))).await;
     });
     assert_eq!((one.as_str(), two.as_str()), (r#"result {"for":1}"#, r#"result {"for":2}"#));
