@@ -15,7 +15,7 @@ use crate::pulse::{Pulse, Watched};
 use crate::service::{Server, Service};
 use crate::settings::Settings;
 
-/// Largest head of a request; hyper answers 431 beyond it.
+/// What hyper may buffer of a head before it answers 431; the bound that counts is in `guard`.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
 /// Serves one connection.

@@ -1,9 +1,14 @@
-//! Who may address us, and from which web pages.
+//! Who may address us, from which web pages, and at what length.
 
 use http::header::{HOST, ORIGIN};
 use http::{HeaderMap, Request};
 
 use crate::settings::Settings;
+
+/// Names and values of all headers together. What hyper bounds is its buffer, which may hold twice as much.
+const HEADERS_BYTES_MAX: usize = 32 * 1024;
+/// The target of a request.
+const TARGET_BYTES_MAX: usize = 8 * 1024;
 
 /// Why a request is turned away before it is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +19,20 @@ pub(crate) enum Refused {
     Host,
     /// The page that sent it may not.
     Origin,
+    /// Its target is too long.
+    Target,
+    /// Its headers are too long.
+    Headers,
+}
+
+/// Checks the length of the head.
+pub(crate) fn check_length<B>(request: &Request<B>) -> Result<(), Refused> {
+    let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
+    if TARGET_BYTES_MAX < target {
+        return Err(Refused::Target);
+    }
+    let bytes: usize = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    if HEADERS_BYTES_MAX < bytes { Err(Refused::Headers) } else { Ok(()) }
 }
 
 /// Checks the host under which we are addressed.
@@ -91,6 +110,17 @@ mod tests {
         let target = Request::builder().uri("http://evil.example.com/mcp").header(HOST, "localhost").body(()).unwrap();
         assert_eq!(check_host(&target, &settings), Err(Refused::Host), "the target counts too");
         assert_eq!(check_host(&Request::builder().body(()).unwrap(), &settings), Err(Refused::Host));
+    }
+
+    #[test]
+    fn heads_are_bounded() {
+        let request = |target: usize, header: usize| {
+            let uri = format!("/{}", "x".repeat(target - 1));
+            Request::builder().uri(uri).header("x", "y".repeat(header - 1)).body(()).unwrap()
+        };
+        assert_eq!(check_length(&request(TARGET_BYTES_MAX, HEADERS_BYTES_MAX)), Ok(()));
+        assert_eq!(check_length(&request(TARGET_BYTES_MAX + 1, 10)), Err(Refused::Target));
+        assert_eq!(check_length(&request(10, HEADERS_BYTES_MAX + 1)), Err(Refused::Headers));
     }
 
     #[test]

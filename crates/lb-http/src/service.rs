@@ -18,7 +18,7 @@ use lb_wire::header::PROTOCOL_VERSION;
 use lb_wire::revision::Era;
 
 use crate::body::Body;
-use crate::guard::{Refused, check_host, check_origin};
+use crate::guard::{Refused, check_host, check_length, check_origin};
 use crate::inbound::{self, BodyError};
 use crate::phase::{Level, Phase};
 use crate::pulse::Pulse;
@@ -103,8 +103,9 @@ impl Server {
             return (response, Pages::Refused);
         }
         let era = era_of_header(request.headers().get(PROTOCOL_VERSION).map(HeaderValue::as_bytes));
-        let guarded =
-            check_host(&request, &self.settings).and_then(|()| check_origin(request.headers(), &self.settings));
+        let guarded = check_length(&request)
+            .and_then(|()| check_host(&request, &self.settings))
+            .and_then(|()| check_origin(request.headers(), &self.settings));
         if let Err(refused) = guarded {
             return (turn_away(refused, era), Pages::Refused);
         }
@@ -242,6 +243,8 @@ fn turn_away(refused: Refused, era: Era) -> Response<Body> {
         Refused::Malformed => (StatusCode::BAD_REQUEST, "Bad Request: more than one Host"),
         Refused::Host => (StatusCode::FORBIDDEN, "Forbidden - Host not allowed"),
         Refused::Origin => (StatusCode::FORBIDDEN, "Forbidden - Origin not allowed"),
+        Refused::Target => (StatusCode::URI_TOO_LONG, "URI Too Long"),
+        Refused::Headers => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "Request Header Fields Too Large"),
     };
     refuse(status, era, message)
 }
