@@ -186,7 +186,7 @@ impl Server {
     }
 
     fn connection(&self, link: Link, era: Era, welcome: Raw, wish: &Wish) -> Result<Arc<Connection>, EraError> {
-        let revision = handshake::revision(era, &welcome).map_err(EraError::Failed)?;
+        let revision = handshake::revision(era, &welcome).map_err(EraError::WrongEra)?;
         let name = self.spec.name.clone();
         let connection = Connection { name, link, era, revision, welcome, log_level: Mutex::new(None) };
         let mixed = wish.caller.era() != era;
