@@ -51,12 +51,10 @@ pub fn difference(path: &str, one: &Value, two: &Value) -> Option<String> {
     match (one, two) {
         (Value::Object(one), Value::Object(two)) => {
             let names = one.keys().chain(two.keys().filter(|name| !one.contains_key(*name)));
-            names
-                .map(|name| (name, one.get(name), two.get(name)))
-                .find_map(|(name, one, two)| match (one, two) {
-                    (Some(one), Some(two)) => difference(&format!("{path}.{name}"), one, two),
-                    (one, two) => Some(format!("{path}.{name}: {} against {}", shown(one), shown(two))),
-                })
+            names.map(|name| (name, one.get(name), two.get(name))).find_map(|(name, one, two)| match (one, two) {
+                (Some(one), Some(two)) => difference(&format!("{path}.{name}"), one, two),
+                (one, two) => Some(format!("{path}.{name}: {} against {}", shown(one), shown(two))),
+            })
         }
         (Value::Array(one), Value::Array(two)) if one.len() == two.len() => {
             one.iter().zip(two).enumerate().find_map(|(at, (one, two))| difference(&format!("{path}[{at}]"), one, two))

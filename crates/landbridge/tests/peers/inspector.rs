@@ -14,25 +14,17 @@ use crate::server::{Behind, Link, Reach};
 /// How long one request may take.
 const RUN_MAX: Duration = Duration::from_secs(20);
 
-/// The Inspector prints through the gateway what it prints without it.
-pub async fn check(era: Era, behind: Behind, link: Link) {
+/// What was negotiated, and the tools.
+pub async fn lists(era: Era, behind: Behind, link: Link) {
     let reach = Reach::start(era, behind, link).await;
-    let home = tempfile::tempdir().expect("a temporary folder");
-    for (at, request) in requests(behind).into_iter().enumerate() {
-        let ask = |server| print(server, era, &request, home.path());
-        let (direct, served, piped) = tokio::join!(ask(&reach.direct), ask(&reach.served), ask(&reach.piped));
-        for (way, through) in [("through serve", served), ("through stdio", piped)] {
-            if at == 0 {
-                assert_eq!(through["protocolVersion"], era.revision(), "{way}: {through}");
-            }
-            if let Some(difference) = difference("", &direct, &through) {
-                panic!("{request:?} {way}, and directly against that: {difference}");
-            }
-        }
-    }
+    let hello = same(&reach, era, &["initialize"]).await;
+    assert_eq!(hello["protocolVersion"], era.revision());
+    let tools = same(&reach, era, &["tools/list"]).await;
+    assert!(tools["tools"].as_array().is_some_and(|tools| 10 < tools.len()), "{tools}");
 }
 
-fn requests(behind: Behind) -> Vec<Vec<&'static str>> {
+/// A tool called, a resource read, a prompt got.
+pub async fn calls(era: Era, behind: Behind, link: Link) {
     let (tool, uri, prompt) = match behind {
         Behind::Everything => (
             vec!["get-sum", "--tool-args-json", r#"{"a":2,"b":3}"#],
@@ -45,13 +37,26 @@ fn requests(behind: Behind) -> Vec<Vec<&'static str>> {
             vec!["test_prompt_with_arguments", "--prompt-args", "arg1=one", "arg2=two"],
         ),
     };
-    vec![
-        vec!["initialize"],
-        vec!["tools/list"],
-        [vec!["tools/call", "--tool-name"], tool].concat(),
-        vec!["resources/read", "--uri", uri],
-        [vec!["prompts/get", "--prompt-name"], prompt].concat(),
-    ]
+    let reach = Reach::start(era, behind, link).await;
+    let result = same(&reach, era, &[vec!["tools/call", "--tool-name"], tool].concat()).await;
+    assert!(result["content"][0].is_object(), "{result}");
+    let read = same(&reach, era, &["resources/read", "--uri", uri]).await;
+    assert_eq!(read["contents"][0]["uri"], uri);
+    let prompt = same(&reach, era, &[vec!["prompts/get", "--prompt-name"], prompt].concat()).await;
+    assert!(prompt["messages"][0].is_object(), "{prompt}");
+}
+
+/// What the Inspector prints, which must be the same through the gateway as without it.
+async fn same(reach: &Reach, era: Era, request: &[&str]) -> Value {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let ask = |server| print(server, era, request, home.path());
+    let (direct, served, piped) = tokio::join!(ask(&reach.direct), ask(&reach.served), ask(&reach.piped));
+    for (way, through) in [("through serve", served), ("through stdio", piped)] {
+        if let Some(difference) = difference("", &direct, &through) {
+            panic!("{request:?} {way}, and directly against that: {difference}; it said: {}", reach.gateway.said());
+        }
+    }
+    direct
 }
 
 async fn print(server: &Value, era: Era, request: &[&str], home: &std::path::Path) -> Value {

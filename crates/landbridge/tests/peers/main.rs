@@ -113,25 +113,40 @@ mod peer_rmcp {
 mod peer_inspector {
     mod peer_node {
         use crate::client::Era;
-        use crate::inspector::check;
+        use crate::inspector::{calls, lists};
         use crate::server::{Behind, Link};
 
         #[tokio::test]
-        async fn legacy_fixture_on_http() {
-            check(Era::Legacy, Behind::Fixture("dual"), Link::Http).await;
+        async fn legacy_lists_of_the_fixture_on_http() {
+            lists(Era::Legacy, Behind::Fixture("dual"), Link::Http).await;
         }
 
         #[tokio::test]
-        async fn modern_fixture_on_stdio() {
-            check(Era::Modern, Behind::Fixture("dual"), Link::Stdio).await;
+        async fn legacy_calls_of_the_fixture_on_http() {
+            calls(Era::Legacy, Behind::Fixture("dual"), Link::Http).await;
+        }
+
+        #[tokio::test]
+        async fn modern_lists_of_the_fixture_on_stdio() {
+            lists(Era::Modern, Behind::Fixture("dual"), Link::Stdio).await;
+        }
+
+        #[tokio::test]
+        async fn modern_calls_of_the_fixture_on_stdio() {
+            calls(Era::Modern, Behind::Fixture("dual"), Link::Stdio).await;
         }
 
         mod peer_everything {
             use super::*;
 
             #[tokio::test]
-            async fn legacy_on_stdio() {
-                check(Era::Legacy, Behind::Everything, Link::Stdio).await;
+            async fn legacy_lists_on_stdio() {
+                lists(Era::Legacy, Behind::Everything, Link::Stdio).await;
+            }
+
+            #[tokio::test]
+            async fn legacy_calls_on_stdio() {
+                calls(Era::Legacy, Behind::Everything, Link::Stdio).await;
             }
         }
     }

@@ -26,7 +26,7 @@ pub async fn check(client: Client, era: Era, behind: Behind, link: Link) {
         })
     };
     let runs = json!([run(&reach.direct, false), run(&reach.served, true), run(&reach.piped, true)]);
-    let seen = client.run(runs).await.into_iter().map(|run| settled(client, run)).collect::<Vec<_>>();
+    let seen = client.run(runs).await;
     let [direct, served, piped] = <[Value; 3]>::try_from(seen).expect("one document per run");
 
     check_plan("directly", &direct);
@@ -81,19 +81,4 @@ fn take_code(run: &mut Value) -> Value {
     let steps = run["steps"].as_array_mut().expect("steps");
     let read = steps.iter_mut().find(|record| record["step"]["do"] == "read" && record["step"]["fails"] == true);
     read.expect("an unknown resource is read")["error"]["code"].take()
-}
-
-/// A run as far as it does not depend on how the bytes were cut: the TypeScript SDKs forget a call's progress as soon as
-/// they see its result, and so lose the last report when both come in one piece. It does not count for them.
-fn settled(client: Client, mut run: Value) -> Value {
-    if !matches!(client, Client::TypeScript1 | Client::TypeScript2) {
-        return run;
-    }
-    for record in run["steps"].as_array_mut().into_iter().flatten() {
-        if let (Some(times), Some(reports)) = (record["step"]["progressed"].as_u64(), record["progress"].as_array_mut()) {
-            reports.retain(|report| report["total"] != report["progress"]);
-            record["step"]["progressed"] = (times - 1).into();
-        }
-    }
-    run
 }

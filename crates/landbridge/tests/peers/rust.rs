@@ -32,7 +32,8 @@ pub async fn run(runs: &Value) -> Vec<Value> {
 }
 
 async fn observe(run: &Value) -> Value {
-    let watcher = Watcher { seen: Arc::new(Mutex::new(Seen::default())), news: Arc::default(), run: Arc::new(run.clone()) };
+    let watcher =
+        Watcher { seen: Arc::new(Mutex::new(Seen::default())), news: Arc::default(), run: Arc::new(run.clone()) };
     let mut document = json!({ "steps": [] });
     if let Err(problem) = follow(run, &watcher, &mut document).await {
         document["failure"] = problem.into();
@@ -74,9 +75,7 @@ async fn connect(run: &Value, watcher: Watcher) -> Result<Running, String> {
     };
     let server = &run["server"];
     let client = match server["url"].as_str() {
-        Some(url) => {
-            watcher.serve_with_lifecycle(StreamableHttpClientTransport::from_uri(url), lifecycle).await
-        }
+        Some(url) => watcher.serve_with_lifecycle(StreamableHttpClientTransport::from_uri(url), lifecycle).await,
         None => {
             let mut command = Command::new(server["command"].as_str().unwrap_or_default());
             command.args(server["args"].as_array().into_iter().flatten().filter_map(Value::as_str));

@@ -90,7 +90,8 @@ impl Reach {
 
 /// A server as a client or a config file names it; started, if it has a URL.
 async fn target(behind: Behind, link: Link, processes: &mut Vec<Running>) -> Value {
-    let everything = || installed::file("everything", "node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+    let everything =
+        || installed::file("everything", "node_modules/@modelcontextprotocol/server-everything/dist/index.js");
     match (behind, link) {
         (Behind::Everything, Link::Stdio) => json!({ "command": installed::node(), "args": [everything(), "stdio"] }),
         (Behind::Everything, Link::Http) => {
@@ -98,7 +99,9 @@ async fn target(behind: Behind, link: Link, processes: &mut Vec<Running>) -> Val
             processes.push(Running::Everything(child));
             json!({ "url": url })
         }
-        (Behind::Fixture(era), Link::Stdio) => json!({ "command": peer(LANDBRIDGE, "fixture"), "args": ["--era", era] }),
+        (Behind::Fixture(era), Link::Stdio) => {
+            json!({ "command": peer(LANDBRIDGE, "fixture"), "args": ["--era", era] })
+        }
         (Behind::Fixture(era), Link::Http) => {
             let fixture = HttpPeer::start(&peer(LANDBRIDGE, "fixture"), &["--era", era]).await;
             let url = fixture.url();

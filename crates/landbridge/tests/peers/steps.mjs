@@ -51,6 +51,21 @@ class Seen {
         return record;
     }
 
+    /**
+     * Watches a connected transport for progress. The SDKs forget a call's progress as soon as they read its result, and
+     * so show less when both come in one piece; what came does not depend on that.
+     */
+    watch(transport) {
+        const inner = transport.onmessage;
+        transport.onmessage = (message, extra) => {
+            if (message.method === 'notifications/progress' && this.record?.step.progress) {
+                const { progressToken, ...report } = message.params;
+                this.record.progress.push(report);
+            }
+            inner(message, extra);
+        };
+    }
+
     /** Notes a question of the server and answers it as the scenario says. */
     ask(method, params) {
         const ask = { method, params: params ?? null };
@@ -76,7 +91,7 @@ async function take(client, step, seen, record) {
         read: () => client.read({ uri: step.uri }),
         prompt: () => client.prompt({ name: step.name, arguments: step.arguments }),
         complete: () => client.complete({ ref: step.ref, argument: step.argument }),
-        call: () => client.call(step, step.progress ? { onprogress: p => record.progress.push(p) } : {}),
+        call: () => client.call(step, step.progress ? { onprogress: () => {} } : {}),
         await: () => seen.asked(step.method),
         cancel: () => cancel(client, step),
         counters: () => counters(client, step.tool),

@@ -33,6 +33,7 @@ await main(async (run, seen) => {
         told?.(version);
     };
     await client.connect(transport);
+    seen.watch(transport);
     const lists = {
         tools: () => client.listTools(),
         prompts: () => client.listPrompts(),

@@ -22,6 +22,7 @@ await main(async (run, seen) => {
         ? new StreamableHTTPClientTransport(new URL(run.server.url))
         : new StdioClientTransport({ ...run.server, stderr: 'inherit' });
     await client.connect(transport);
+    seen.watch(transport);
     const lists = {
         tools: () => client.listTools(),
         prompts: () => client.listPrompts(),
