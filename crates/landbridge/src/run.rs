@@ -18,6 +18,8 @@ use crate::embedded;
 
 /// How long sessions and children may take to end.
 const CLOSE_GRACE: Duration = Duration::from_secs(10);
+/// How long what is left may take. A child that will not go is ended after 5 s, and that must be seen.
+const TASKS_GRACE: Duration = Duration::from_secs(7);
 
 /// Why a command ended badly: the exit code, and what to say on stderr.
 struct Failure(u8, String);
@@ -143,7 +145,7 @@ async fn close(gateway: &Gateway, tasks: &Tasks) {
     if tokio::time::timeout(CLOSE_GRACE, gateway.close()).await.is_err() {
         tracing::warn!("servers did not end in time; they are killed");
     }
-    if !tasks.close(Duration::from_secs(5)).await {
+    if !tasks.close(TASKS_GRACE).await {
         tracing::warn!("tasks outlived the grace period");
     }
 }

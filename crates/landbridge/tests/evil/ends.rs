@@ -218,6 +218,9 @@ async fn on_stdio_the_end_of_input_is_the_end() {
         client.close_stdin();
         assert_eq!(client.wait().await.expect("it ends").code(), Some(0), "{fault}");
         assert!(start.elapsed() < Duration::from_secs(at_most), "{fault}: it took {:?}", start.elapsed());
+        while let Some(line) = client.stderr_line().await.expect("its stderr ends") {
+            assert!(!line.contains("outlived"), "{fault}: {line}");
+        }
         procs::gone(Duration::from_millis(500), || procs::marked(&mark)).await;
     }
 }
@@ -237,12 +240,18 @@ async fn on_stdio_the_last_answer_comes_after_the_end_of_input() {
 
 #[tokio::test]
 async fn on_stdio_signals_and_kill_leave_nothing() {
+    let mut tasks = tokio::task::JoinSet::new();
     for (signal, code) in [(Signal::TERM, Some(0)), (Signal::INT, Some(0)), (Signal::KILL, None)] {
-        let mark = mark(&format!("stdio-{signal:?}"));
-        let (_folder, mut client) = stdio(&json!({ "it": child("ignore-term", Era::Legacy, &mark) }));
-        first_call(&mut client, "strike").await;
-        signals::send(client.pid().expect("it runs"), signal);
-        assert_eq!(client.wait().await.expect("it ends").code(), code, "{signal:?}");
-        procs::gone(Duration::from_secs(5), || procs::marked(&mark)).await;
+        tasks.spawn(async move {
+            let mark = mark(&format!("stdio-{signal:?}"));
+            let (_folder, mut client) = stdio(&json!({ "it": child("ignore-term", Era::Legacy, &mark) }));
+            first_call(&mut client, "strike").await;
+            signals::send(client.pid().expect("it runs"), signal);
+            assert_eq!(client.wait().await.expect("it ends").code(), code, "{signal:?}");
+            procs::gone(Duration::from_secs(5), || procs::marked(&mark)).await;
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.expect("every signal leaves nothing");
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lb_peers::harness::{Gateway, config};
 use lb_peers::raw::handshake::Era;
-use lb_peers::raw::http::{initialize_request, post_headers};
+use lb_peers::raw::http::{initialize_request, modern_headers, modern_meta, post_headers};
 use lb_peers::raw::{RawHttp, RawStdio};
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -189,4 +189,60 @@ async fn a_child_sees_what_is_listed_and_nothing_else() {
         (seen.get("OWN").map(String::as_str), seen.get("LANG").map(String::as_str)),
         (Some("its own"), Some("tlh"))
     );
+}
+
+/// A server that says nothing keeps nobody's process: whoever waited for it and left takes it along.
+#[tokio::test]
+async fn a_client_that_leaves_during_the_handshake_leaves_no_process() {
+    let mark = mark("silent");
+    let silent = json!({ "command": "sleep", "args": ["1000"], "env": { "EVIL_MARK": mark } });
+    let gateway = Gateway::serve(LANDBRIDGE, json!({ "it": silent })).await;
+    for era in [Era::Legacy, Era::Modern] {
+        let mut http = RawHttp::connect(gateway.address).await.expect("it listens");
+        let (headers, body) = match era {
+            Era::Legacy => (post_headers(), initialize_request("7", "2025-11-25")),
+            Era::Modern => {
+                let meta = modern_meta("");
+                let body = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{{"_meta":{meta}}}}}"#);
+                (modern_headers("tools/list", None), body)
+            }
+        };
+        http.send("POST", "/mcp/server/it", &headers, body.as_bytes()).await.expect("it reads");
+        procs::until(Duration::from_secs(5), "the server is started", || !procs::marked(&mark).is_empty()).await;
+        drop(http);
+        procs::gone(Duration::from_secs(8), || procs::marked(&mark)).await;
+    }
+}
+
+/// A server that answers the handshake and then never reads again: its callers are told, and memory has a bound.
+#[tokio::test]
+async fn a_server_that_does_not_read_is_an_error_and_fills_no_memory() {
+    let script = r#"
+        read line; id=$(echo "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+        echo '{"jsonrpc":"2.0","id":'$id',"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}}'
+        exec sleep 1000"#;
+    let entry = json!({ "command": "sh", "args": ["-c", script], "timeout_ms": 3000 });
+    let gateway = Gateway::serve(LANDBRIDGE, json!({ "it": entry })).await;
+    let client = Client::open(&gateway, "it", Era::Legacy).await;
+    let before_kib = procs::memory_kib(gateway.pid(), "VmRSS");
+    let mut calls = tokio::task::JoinSet::new();
+    for number in 0..24 {
+        let mut twin = client.twin(&gateway).await;
+        (0..number).for_each(|_| twin.skip_id());
+        calls.spawn(async move { twin.call("big", json!({ "text": "x".repeat(2 << 20) })).await });
+    }
+    let mut stuck = 0;
+    while let Some(answer) = calls.join_next().await {
+        let answer = answer.expect("an answer");
+        let reason = answer.value()["error"]["data"]["reason"].clone();
+        match reason.as_str() {
+            Some("backend_stuck") => stuck += 1,
+            _ => drop(answer.error("timeout")),
+        }
+    }
+    assert!(0 < stuck, "48 MiB are more than may wait");
+    let growth = procs::memory_kib(gateway.pid(), "VmHWM").saturating_sub(before_kib);
+    assert!(growth < 128 << 10, "it grew by {growth} KiB");
+    client.end().await;
+    procs::gone(Duration::from_secs(8), || procs::descendants(gateway.pid())).await;
 }
