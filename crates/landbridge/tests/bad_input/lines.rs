@@ -1,0 +1,277 @@
+//! Bad lines on stdin.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use lb_peers::harness::{config, peer};
+use lb_peers::raw::RawStdio;
+use lb_peers::raw::http::initialize_request;
+use lb_testkit::generate::{self, Rng, damage};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::judge::{Kind, answer, id_of};
+use crate::world::{LANDBRIDGE, PATIENCE, WORDS, assert_calm, corpus, rss, times};
+
+const LINES: u64 = 2_500;
+const SEED: u64 = 0x571D;
+const LINE_BYTES_MAX: usize = 16 << 20;
+
+/// `landbridge stdio` with the fixture as its child.
+struct Desk {
+    stdio: RawStdio,
+    _folder: tempfile::TempDir,
+}
+
+impl Desk {
+    async fn open(version: &str) -> Self {
+        let mut desk = Self::unopened();
+        desk.stdio.patience = PATIENCE;
+        let hello = desk.stdio.ask(&initialize_request("\"hello\"", version)).await.expect("an answer");
+        assert!(hello.contains(&format!(r#""protocolVersion":"{version}""#)), "{hello}");
+        desk.stdio.send(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await.expect("sent");
+        desk
+    }
+
+    fn unopened() -> Self {
+        let (folder, file) = config(&json!({ "it": { "command": peer(LANDBRIDGE, "fixture") } }));
+        let mut command = Command::new(LANDBRIDGE);
+        command.arg("stdio").arg("--config").arg(file);
+        Self { stdio: RawStdio::spawn(command).expect("it starts"), _folder: folder }
+    }
+
+    /// Every line up to the answer to a ping, without it.
+    async fn until_ping(&mut self, n: u64) -> Vec<String> {
+        let ping = format!(r#"{{"jsonrpc":"2.0","id":"ping-{n}","method":"ping"}}"#);
+        self.stdio.send(ping.as_bytes()).await.expect("it still reads");
+        let want = format!(r#"{{"jsonrpc":"2.0","id":"ping-{n}","result":{{}}}}"#);
+        let mut lines = Vec::new();
+        loop {
+            match self.stdio.text().await {
+                Ok(line) if line == want => return lines,
+                Ok(line) => lines.push(line),
+                Err(error) => panic!("{error} instead of the answer to a ping; before it {lines:?}"),
+            }
+        }
+    }
+
+    /// A call to the child is answered.
+    async fn works(&mut self) {
+        let call = r#"{"jsonrpc":"2.0","id":"good","method":"tools/call","params":{"name":"echo","arguments":{"message":"hi"}}}"#;
+        self.stdio.send(call.as_bytes()).await.expect("it still reads");
+        let want = r#"{"jsonrpc":"2.0","id":"good","result":{"content":[{"type":"text","text":"hi"}]}}"#;
+        loop {
+            let line = self.stdio.text().await.expect("a good call is answered");
+            if line == want {
+                return;
+            }
+            assert!(line.contains("\"method\":"), "another answer: {line}");
+        }
+    }
+
+    /// Ends stdin, and checks how the process ends.
+    async fn end(mut self) {
+        self.works().await;
+        self.stdio.close_stdin();
+        self.gone().await;
+    }
+
+    async fn gone(&mut self) {
+        while self.stdio.line().await.expect("stdout ends").is_some() {}
+        let status = self.stdio.wait().await.expect("it ends");
+        let mut said = String::new();
+        while let Some(line) = self.stdio.stderr_line().await.expect("stderr ends") {
+            said.push_str(&line);
+        }
+        assert_calm(&said);
+        assert_eq!(status.code(), Some(0), "stderr: {said}");
+    }
+}
+
+/// What a line asks for.
+#[derive(Debug, PartialEq, Eq)]
+enum Asks {
+    /// Nothing: it is empty, a notification or a response.
+    Nothing,
+    /// An error, with any id or none.
+    Error,
+    /// An answer with this id.
+    Answer(String),
+    /// An array of messages, answered or refused as a whole.
+    Batch,
+}
+
+fn asks(line: &[u8]) -> Asks {
+    if line.trim_ascii().is_empty() {
+        return Asks::Nothing;
+    }
+    let Ok(raw) = serde_json::from_slice::<&RawValue>(line) else { return Asks::Error };
+    if raw.get().starts_with('[') {
+        return Asks::Batch;
+    }
+    let Ok(members) = serde_json::from_slice::<BTreeMap<String, &RawValue>>(line) else { return Asks::Error };
+    let part = |name: &str| members.get(name).map(|value| value.get());
+    let responds = part("result").or(part("error")).is_some() && part("method").is_none();
+    let notifies = part("method").is_some_and(|method| method.starts_with('"')) && part("id").is_none();
+    match id_of(line) {
+        _ if part("jsonrpc") == Some("\"2.0\"") && (responds || notifies) => Asks::Nothing,
+        Some(id) => Asks::Answer(id),
+        None => Asks::Error,
+    }
+}
+
+/// Sends one line and judges what comes back; the next ping is always answered.
+async fn exchange(desk: &mut Desk, n: u64, line: &[u8]) -> Kind {
+    let shown = format!("seed {SEED:#x}, line {n}: b\"{}\"", line.escape_ascii());
+    desk.stdio.send(line).await.expect("it still reads");
+    let mut lines = desk.until_ping(n).await;
+    let asks = asks(line);
+    let is_answer = |line: &String| line.contains("\"result\"") || line.contains("\"error\"");
+    // A call to the child may take longer than a ping.
+    if let Asks::Answer(id) = &asks {
+        let wanted = |line: &String| line.contains(&format!("\"id\":{id}")) || line.contains("\"id\":null");
+        while !lines.iter().any(wanted) {
+            lines.push(desk.stdio.text().await.unwrap_or_else(|error| panic!("{error}, no answer to {shown}")));
+        }
+    }
+    let answers: Vec<&String> = lines.iter().filter(|line| is_answer(line) && !line.contains("\"method\"")).collect();
+    match (&asks, answers.as_slice()) {
+        (Asks::Error, [one]) => {
+            assert_eq!(answer(one.as_bytes(), None), Kind::Error, "{one} for {shown}");
+            Kind::Refused
+        }
+        (Asks::Answer(id), [one]) => {
+            answer(one.as_bytes(), Some(id).filter(|_| !one.contains("\"id\":null")).map(String::as_str))
+        }
+        (Asks::Batch, [_] | []) => Kind::Error,
+        (Asks::Nothing, []) => Kind::Quiet,
+        // What looks like a message and is none: repeated names, params that are no object, both result and error.
+        (Asks::Nothing, [one]) => {
+            assert_eq!(answer(one.as_bytes(), None), Kind::Error, "{one} for {shown}");
+            Kind::Refused
+        }
+        (asks, answers) => panic!("{answers:?} for {asks:?}: {shown}"),
+    }
+}
+
+/// A bad line. Halves of surrogate pairs and numbers that no double holds are left out: the fixture cannot read them,
+/// and on stdio it cannot say which request it refuses.
+fn line(rng: &mut Rng, corpus: &[Vec<u8>]) -> Vec<u8> {
+    loop {
+        let mut line = match rng.below(8) {
+            0 => generate::message(rng).into_bytes(),
+            1 => (0..rng.below(200)).map(|_| rng.byte()).collect(),
+            _ => {
+                let mut line = rng.pick(corpus);
+                damage(rng, &mut line, corpus, WORDS);
+                line
+            }
+        };
+        line.iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b' ');
+        let is_json = serde_json::from_slice::<&RawValue>(&line).is_ok();
+        if !is_json || serde_json::from_slice::<Value>(&line).is_ok() {
+            return line;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn damaged_lines_are_answered_and_the_next_good_one_works() {
+    let corpus = corpus();
+    let started = std::time::Instant::now();
+    let mut kinds: BTreeMap<Kind, u64> = BTreeMap::new();
+    for (version, half) in [("2025-11-25", 0), ("2025-03-26", 1)] {
+        let mut desk = Desk::open(version).await;
+        let before = rss(desk.stdio.pid().expect("it runs"));
+        for n in (half..times(LINES)).step_by(2) {
+            let line = line(&mut Rng::new(SEED + n), &corpus);
+            *kinds.entry(exchange(&mut desk, n, &line).await).or_default() += 1;
+            if n % 50 < 2 {
+                desk.works().await;
+            }
+        }
+        let grown = rss(desk.stdio.pid().expect("it runs")).saturating_sub(before);
+        assert!(grown < 64 * 1024, "resident memory has grown by {grown} KiB");
+        desk.end().await;
+    }
+    eprintln!("{} lines, seed {SEED:#x}: {kinds:?} in {:.1?}", times(LINES), started.elapsed());
+    assert_eq!(kinds.values().sum::<u64>(), times(LINES));
+    assert!(kinds.get(&Kind::Refused) < Some(&(times(LINES) * 9 / 10)), "hardly any line was understood");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lines_with_carriage_returns_and_empty_lines_are_taken() {
+    let mut desk = Desk::open("2025-11-25").await;
+    desk.stdio.send_raw(b"\n\r\n  \r\n\t\n\n").await.expect("sent");
+    assert!(desk.until_ping(1).await.is_empty());
+    let crlf = desk.stdio.ask("{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"ping\"}\r").await.expect("an answer");
+    assert_eq!(crlf, r#"{"jsonrpc":"2.0","id":2,"result":{}}"#);
+    // Two messages on one line are one bad line; a line in two pieces is a good one.
+    let twice = desk.stdio.ask(r#"{"jsonrpc":"2.0","id":3,"method":"ping"}{"jsonrpc":"2.0","id":4,"method":"ping"}"#);
+    assert!(twice.await.expect("an answer").contains("-32700"));
+    desk.stdio.send_raw(b"{\"jsonrpc\":\"2.0\",\"id\":5,").await.expect("sent");
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let pieces = desk.stdio.ask("\"method\":\"ping\"}").await.expect("an answer");
+    assert_eq!(pieces, r#"{"jsonrpc":"2.0","id":5,"result":{}}"#);
+    desk.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_line_over_sixteen_mebibytes_is_refused_with_its_id() {
+    let mut desk = Desk::open("2025-11-25").await;
+    let pid = desk.stdio.pid().expect("it runs");
+    for (n, over) in [(1, 1), (2, 1 << 20), (3, 48 << 20)] {
+        let start = format!(r#"{{"jsonrpc":"2.0","id":"long-{n}","method":"ping","params":{{"x":""#);
+        let mut line = start.into_bytes();
+        line.resize(LINE_BYTES_MAX + over, b'x');
+        desk.stdio.send(&line).await.expect("it reads on");
+        let lines = desk.until_ping(n).await;
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        let want = format!(r#"{{"jsonrpc":"2.0","id":"long-{n}","error":{{"code":-32600,"#);
+        assert!(lines[0].starts_with(&want), "{lines:?}");
+    }
+    // The longest that fits is a good one.
+    let mut line = br#"{"jsonrpc":"2.0","id":9,"method":"ping"}"#.to_vec();
+    line.resize(LINE_BYTES_MAX, b' ');
+    let fits = desk.stdio.ask(&String::from_utf8(line).expect("text")).await.expect("an answer");
+    assert_eq!(fits, r#"{"jsonrpc":"2.0","id":9,"result":{}}"#);
+    let resident = rss(pid);
+    assert!(resident < 128 * 1024, "{resident} KiB for lines of at most 16 MiB");
+    desk.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn input_that_ends_anywhere_ends_the_process_well() {
+    let hello = initialize_request("1", "2025-11-25");
+    let call =
+        r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"echo","arguments":{"message":"hi"}}}"#;
+    let whole = format!("{hello}\n{call}\n");
+    for end in [0, 1, hello.len() / 2, hello.len(), hello.len() + 1, hello.len() + 40, whole.len() - 1, whole.len()] {
+        let mut desk = Desk::unopened();
+        desk.stdio.patience = PATIENCE;
+        desk.stdio.send_raw(&whole.as_bytes()[..end]).await.expect("sent");
+        desk.stdio.close_stdin();
+        desk.gone().await;
+    }
+    for garbage in [vec![0; 100_000], vec![0xff; 100_000], b"{\"jsonrpc\":\"2.0\",\"id\":1,\"meth".to_vec()] {
+        let mut desk = Desk::unopened();
+        desk.stdio.patience = PATIENCE;
+        desk.stdio.send_raw(&garbage).await.expect("sent");
+        desk.stdio.close_stdin();
+        desk.gone().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn binary_garbage_is_answered_line_by_line() {
+    let mut desk = Desk::open("2025-11-25").await;
+    let mut rng = Rng::new(SEED);
+    let garbage: Vec<u8> = (0..200_000).map(|_| rng.byte()).collect();
+    let bad = garbage.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()).count();
+    desk.stdio.send(&garbage).await.expect("it reads on");
+    let lines = desk.until_ping(1).await;
+    assert_eq!(lines.len(), bad);
+    assert!(lines.iter().all(|line| answer(line.as_bytes(), None) == Kind::Error));
+    desk.end().await;
+}

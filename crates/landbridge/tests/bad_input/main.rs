@@ -1,0 +1,11 @@
+//! Bad input against a running gateway: nothing panics, hangs or grows, every request is answered, and the next good
+//! one works.
+
+mod bodies;
+mod cut;
+mod judge;
+mod lines;
+mod near_http;
+mod requests;
+mod tcp;
+mod world;

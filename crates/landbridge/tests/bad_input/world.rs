@@ -1,0 +1,144 @@
+//! A gateway with the fixture server behind it, and the proof that it is well afterwards.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lb_peers::harness::{Gateway, HttpPeer, peer};
+use lb_peers::raw::RawHttp;
+use lb_peers::raw::http::{Session, modern_meta};
+use lb_testkit::generate::files;
+use serde_json::json;
+
+pub const LANDBRIDGE: &str = env!("CARGO_BIN_EXE_landbridge");
+/// Where the fixture is.
+pub const PATH: &str = "/mcp/server/it";
+/// How long any one answer may take.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+/// What bad input may leave behind in memory, in KiB.
+const GROWTH_MAX: u64 = 64 * 1024;
+
+pub struct World {
+    pub gateway: Gateway,
+    rss_at_start: u64,
+    _fixture: HttpPeer,
+}
+
+impl World {
+    /// A gateway that has served a first session.
+    pub async fn start() -> Self {
+        let fixture = HttpPeer::start(&peer(LANDBRIDGE, "fixture"), &[]).await;
+        let gateway = Gateway::serve(LANDBRIDGE, json!({ "it": { "url": fixture.url() } })).await;
+        let mut world = Self { gateway, rss_at_start: 0, _fixture: fixture };
+        world.works().await;
+        world.rss_at_start = rss(world.gateway.pid());
+        world
+    }
+
+    pub async fn connect(&self) -> RawHttp {
+        let mut http = RawHttp::connect(self.gateway.address).await.expect("it listens");
+        http.patience = PATIENCE;
+        http
+    }
+
+    /// A new client on a new connection is served.
+    pub async fn works(&self) {
+        let mut http = self.connect().await;
+        let session = http.initialize(PATH, "2025-11-25").await.expect("a session");
+        echo(&mut http, &session, "still here").await;
+        let ended = http.request("DELETE", PATH, &session.headers(), b"").await.expect("an answer");
+        assert_eq!(ended.head.status(), 200, "{}", ended.text());
+    }
+
+    /// Checks that all is well.
+    pub async fn end(self) {
+        self.works().await;
+        assert_calm(&self.gateway.said());
+        let grown = rss(self.gateway.pid()).saturating_sub(self.rss_at_start);
+        eprintln!("resident memory: {} KiB at first, {grown} KiB more now", self.rss_at_start);
+        assert!(grown < GROWTH_MAX, "resident memory has grown by {grown} KiB");
+    }
+}
+
+/// A call that must be answered as always.
+pub async fn echo(http: &mut RawHttp, session: &Session, text: &str) {
+    let body = format!(
+        r#"{{"jsonrpc":"2.0","id":"good","method":"tools/call","params":{{"name":"echo","arguments":{{"message":"{text}"}}}}}}"#
+    );
+    let want = format!(r#"{{"jsonrpc":"2.0","id":"good","result":{{"content":[{{"type":"text","text":"{text}"}}]}}}}"#);
+    let answer = http.post(PATH, &session.headers(), body.as_bytes()).await.expect("a good request is answered");
+    let events = answer.events();
+    let said = if answer.head.is_sse() { events.last().expect("an event").text() } else { answer.text() };
+    assert_eq!((answer.head.status(), said), (200, want));
+}
+
+/// Nobody panicked.
+pub fn assert_calm(stderr: &str) {
+    assert!(!stderr.contains("panicked") && !stderr.contains("overflow"), "stderr says:\n{stderr}");
+}
+
+/// Resident memory in KiB.
+pub fn rss(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process lives");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it has memory");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+fn repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+/// Messages to damage: our hard cases and the official examples. Endless streams are not among them.
+pub fn corpus() -> Vec<Vec<u8>> {
+    let mut all = files(&repository("fuzz/corpus/scan"));
+    all.extend(files(&repository("tests/schema/2026-07-28/examples")));
+    let has = |input: &[u8], word: &[u8]| input.windows(word.len()).any(|part| part == word);
+    all.retain(|input| has(input, b"\"jsonrpc\"") && !has(input, b"subscriptions/") && input.len() < 10_000);
+    // Most of them are requests that the server behind answers with a result.
+    for method in ["tools/list", "prompts/list", "resources/list", "ping"] {
+        all.push(format!(r#"{{"jsonrpc":"2.0","id":"a","method":"{method}"}}"#).into_bytes());
+        let meta = modern_meta("");
+        let params = format!(r#"{{"_meta":{meta}}}"#);
+        all.push(format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#).into_bytes());
+    }
+    for _ in 0..20 {
+        let arguments = r#""name":"echo","arguments":{"message":"some text that can be damaged"}"#;
+        all.push(format!(r#"{{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{{{arguments}}}}}"#).into_bytes());
+        let meta = modern_meta("");
+        let params = format!(r#"{{{arguments},"_meta":{meta}}}"#);
+        all.push(format!(r#"{{"jsonrpc":"2.0","id":"b","method":"tools/call","params":{params}}}"#).into_bytes());
+    }
+    all
+}
+
+/// Words that matter in a message.
+pub const WORDS: &[&[u8]] = &[
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b"\"",
+    b"\\",
+    b"\\ud800",
+    b"null",
+    b"1e400",
+    b"\r",
+    b"\0",
+    b"\xff",
+    b"\xc3\xa9",
+    b"\"id\":1,",
+    b"\"id\":null,",
+    b"\"method\":\"ping\",",
+    b"\"method\":\"tools/list\",",
+    b"\"params\":{},",
+    b"\"result\":{},",
+    b"\"error\":{},",
+    b"\"_meta\":{},",
+    b"\"jsonrpc\":\"2.0\",",
+];
+
+/// How many inputs: the usual number, or ten times as many.
+pub fn times(usual: u64) -> u64 {
+    if std::env::var_os("LANDBRIDGE_LONG").is_some() { usual * 10 } else { usual }
+}
