@@ -3,7 +3,6 @@
 #![allow(dead_code, reason = "two test binaries share these words, and neither needs all of them")]
 
 use std::any::Any;
-use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -351,15 +350,6 @@ impl Client {
             all.push(message);
         }
         all
-    }
-
-    /// True when nothing comes within this time.
-    pub async fn is_silent(&mut self, within: Duration) -> bool {
-        let conn = self.conn();
-        let patience = std::mem::replace(&mut conn.patience, within);
-        let event = conn.event().await;
-        self.conn().patience = patience;
-        matches!(event, Err(error) if error.kind() == ErrorKind::TimedOut)
     }
 }
 

@@ -11,9 +11,12 @@ use crate::script::{Act, Script, Seen, error, event, json_reply, legacy, modern,
 const CODES: [i64; 13] =
     [-32700, -32600, -32601, -32602, -32603, -32000, -32001, -32002, -32020, -32021, -32042, 0, 4711];
 
+/// What a server does with one request.
+type Answer = Box<dyn Fn(&Seen) -> Vec<Act> + Send + Sync>;
+
 /// How a server that knows only `initialize` may answer `server/discover`.
-fn refusals() -> Vec<(String, Box<dyn Fn(&Seen) -> Vec<Act> + Send + Sync>)> {
-    let mut all: Vec<(String, Box<dyn Fn(&Seen) -> Vec<Act> + Send + Sync>)> = Vec::new();
+fn refusals() -> Vec<(String, Answer)> {
+    let mut all: Vec<(String, Answer)> = Vec::new();
     for status in [400, 404, 405, 406, 409, 410, 415, 422] {
         all.push((format!("{status} text"), Box::new(move |_| text_reply(status, "what is this?"))));
         all.push((format!("{status} empty"), Box::new(move |_| text_reply(status, ""))));

@@ -1,7 +1,5 @@
 //! HTTP servers that follow a script, for what no well-behaved server does.
 
-#![allow(dead_code, reason = "two test binaries share these words, and neither needs all of them")]
-
 use std::sync::{Arc, Mutex};
 
 use lb_peers::raw::http1::{Conn, response, response_head};

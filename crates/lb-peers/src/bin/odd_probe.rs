@@ -82,8 +82,10 @@ impl Server {
             "exit" => return Then::Exit(u8::try_from(number).unwrap_or(1)),
             "crash" => std::process::abort(),
             "close" => {
-                drop(rustix::stdio::dup2_stdout(devnull()));
-                return Then::Say(Vec::new());
+                return match rustix::stdio::dup2_stdout(devnull()) {
+                    Ok(()) => Then::Say(Vec::new()),
+                    Err(_) => Then::Exit(1),
+                };
             }
             "garbage" => "what is this?".to_owned(),
             "welcome" => {
