@@ -211,7 +211,12 @@ impl Running {
             return;
         }
         if let (Shape::Result | Shape::Error, Some(id)) = (message.shape(), message.id().and_then(Id::to_number)) {
-            self.swapped |= id != self.id && self.connection.intake.calls.get(id).is_some();
+            let open = self.connection.intake.calls.get(id).is_some();
+            self.swapped |= id != self.id && open;
+            if id == self.id && !open {
+                // As in `plain_answer`.
+                self.early = Some(self.connection.intake.end_of(message, self.slot.names()));
+            }
         }
         if let Some(reply) = self.connection.intake.take(message, Whence::Stream(self.id)) {
             self.connection.post(reply);
@@ -263,12 +268,14 @@ impl Running {
     pub fn plain_answer(&mut self, message: &Message) -> Option<End> {
         let ours = match (message.shape(), message.id()) {
             (Shape::Result | Shape::Error, Some(id)) => id.to_number() == Some(self.id),
-            (Shape::Error, None) => true,
+            (Shape::Error, None) => self.early.is_none(),
             _ => false,
         };
-        if !ours || self.early.is_some() {
+        if !ours {
             return None;
         }
+        // What the call's own response says counts, whatever came another way before.
+        self.early = None;
         self.connection.intake.calls.remove(self.id);
         Some(self.connection.intake.end_of(message, self.slot.names()))
     }

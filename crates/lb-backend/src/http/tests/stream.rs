@@ -224,3 +224,27 @@ async fn a_list_change_takes_effect_before_the_result_that_follows_it() {
     assert_eq!(end.feed_mark, connection.intake().feed.mark());
     assert_eq!(end.feed_mark, 1);
 }
+
+#[tokio::test]
+async fn what_a_calls_own_response_says_counts() {
+    for streamed in [false, true] {
+        let mut server = Script::start().await;
+        let connection = legacy(&mut server).await;
+        let (one, two, ()) = tokio::join!(end(tool(&connection)), end(tool(&connection)), async {
+            let (first, second) = (server.next().await, server.next().await);
+            first.stream().await;
+            first.event(None, &json!({"jsonrpc": "2.0", "id": second.body["id"], "result": {"wrong": true}})).await;
+            look_around().await;
+            if streamed {
+                second.stream().await;
+                second.event(None, &done(&second.body["id"])).await;
+                second.finish().await;
+            } else {
+                second.json(&second.result(&json!({"done": true}))).await;
+            }
+            first.event(None, &done(&first.body["id"])).await;
+            first.finish().await;
+        });
+        assert_eq!((one.as_str(), two.as_str()), (r#"result {"done":true}"#, r#"result {"done":true}"#), "{streamed}");
+    }
+}
