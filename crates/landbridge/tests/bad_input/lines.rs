@@ -155,8 +155,8 @@ async fn exchange(desk: &mut Desk, n: u64, line: &[u8]) -> Kind {
     }
 }
 
-/// A bad line. Halves of surrogate pairs and numbers that no double holds are left out: the fixture cannot read them,
-/// and on stdio it cannot say which request it refuses.
+/// A bad line. What is JSON, but not to the fixture (halves of surrogate pairs, numbers that no double holds), is left
+/// out: on stdio the fixture cannot say which request it refuses.
 fn line(rng: &mut Rng, corpus: &[Vec<u8>]) -> Vec<u8> {
     loop {
         let mut line = match rng.below(8) {

@@ -41,7 +41,14 @@ impl Campaign<'_> {
             let input = self.input(n, &good, &fresh);
             let before = Instant::now();
             let outcome = catch_unwind(AssertUnwindSafe(|| check(&input)));
-            slowest = slowest.max(before.elapsed());
+            let mut took = before.elapsed();
+            if EACH_MAX < took && outcome.is_ok() {
+                // Once more: the machine may have been doing something else.
+                let before = Instant::now();
+                check(&input);
+                took = took.min(before.elapsed());
+            }
+            slowest = slowest.max(took);
             match outcome {
                 Ok(good) => accepted[usize::from(n % 2 == 1)] += u64::from(good),
                 Err(panic) => {

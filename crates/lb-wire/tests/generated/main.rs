@@ -165,6 +165,14 @@ fn header_values_are_decoded_and_compared_exactly() {
                 let value = serde_json::from_str::<String>(&text).unwrap_or_else(|_| text.clone());
                 format!("{}\n{text}", lb_wire::header::encode(&value)).into_bytes()
             }
+            2 => {
+                // Two spellings of numbers that are often the same.
+                let number = |rng: &mut Rng| {
+                    let spelled = ["5", "50", "0.5", "0.05", "0.050", "5.0", "500", "0", "-0.0", "-5"];
+                    format!("{}{}", rng.pick(&spelled), rng.pick(&["", "", "e0", "e1", "E-1", "e+2", "e-2"]))
+                };
+                format!("{}\n{}", number(rng), number(rng)).into_bytes()
+            }
             _ => generate::soup(rng, HEADER_WORDS),
         },
         header::check,

@@ -14,7 +14,10 @@ pub fn check(input: &[u8]) -> bool {
     let deep = DEPTH_MAX < depth(input);
     let raw = Raw::parse(bytes.clone());
     match (&raw, oracle) {
-        (Ok(raw), Some(oracle)) => assert_eq!(raw.as_str(), oracle.get(), "another stretch of the text"),
+        (Ok(raw), Some(oracle)) => {
+            assert_eq!(raw.as_str(), oracle.get(), "another stretch of the text");
+            assert!(!deep, "too deep");
+        }
         (Err(ScanError::Depth), _) => assert!(deep, "not so deep"),
         (Err(_), None) => {}
         (got, want) => panic!("{got:?}, but serde_json says {want:?}"),
