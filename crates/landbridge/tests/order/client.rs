@@ -175,7 +175,8 @@ impl Client {
         let mut client = self.again().await;
         let End::Http { address, http, .. } = &mut client.end else { return client };
         let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
-        socket.set_recv_buffer_size(4096).expect("a small buffer");
+        // Much smaller, and the system takes ages to fill it again once it was full.
+        socket.set_recv_buffer_size(64 * 1024).expect("a small buffer");
         **http = RawHttp::over(socket.connect(*address).await.expect("the gateway listens"), *address);
         client
     }
