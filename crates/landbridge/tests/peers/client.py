@@ -11,7 +11,7 @@ import anyio
 import mcp_types as types
 from mcp import Client, MCPError, StdioServerParameters
 
-PATIENCE = 20.0
+PATIENCE = 40.0
 MODES = {"legacy": "legacy", "modern": "auto"}
 
 

@@ -12,42 +12,53 @@ use crate::installed;
 use crate::server::{Behind, Link, Reach};
 
 /// How long one request may take.
-const RUN_MAX: Duration = Duration::from_secs(20);
+const RUN_MAX: Duration = Duration::from_secs(50);
 
-/// What was negotiated, and the tools.
-pub async fn lists(era: Era, behind: Behind, link: Link) {
-    let reach = Reach::start(era, behind, link).await;
-    let hello = same(&reach, era, &["initialize"]).await;
+/// What was negotiated.
+pub async fn greets(era: Era, behind: Behind, link: Link) {
+    let hello = same(era, behind, link, &["initialize"]).await;
     assert_eq!(hello["protocolVersion"], era.revision());
-    let tools = same(&reach, era, &["tools/list"]).await;
+}
+
+/// The tools.
+pub async fn lists(era: Era, behind: Behind, link: Link) {
+    let tools = same(era, behind, link, &["tools/list"]).await;
     assert!(tools["tools"].as_array().is_some_and(|tools| 10 < tools.len()), "{tools}");
 }
 
-/// A tool called, a resource read, a prompt got.
+/// A call.
 pub async fn calls(era: Era, behind: Behind, link: Link) {
-    let (tool, uri, prompt) = match behind {
-        Behind::Everything => (
-            vec!["get-sum", "--tool-args-json", r#"{"a":2,"b":3}"#],
-            "demo://resource/static/document/architecture.md",
-            vec!["args-prompt", "--prompt-args", "city=Paris"],
-        ),
-        Behind::Fixture(_) => (
-            vec!["structured"],
-            "test://static-binary",
-            vec!["test_prompt_with_arguments", "--prompt-args", "arg1=one", "arg2=two"],
-        ),
+    let tool: &[_] = match behind {
+        Behind::Everything => &["get-sum", "--tool-args-json", r#"{"a":2,"b":3}"#],
+        Behind::Fixture(_) => &["structured"],
     };
-    let reach = Reach::start(era, behind, link).await;
-    let result = same(&reach, era, &[vec!["tools/call", "--tool-name"], tool].concat()).await;
+    let result = same(era, behind, link, &[&["tools/call", "--tool-name"], tool].concat()).await;
     assert!(result["content"][0].is_object(), "{result}");
-    let read = same(&reach, era, &["resources/read", "--uri", uri]).await;
+}
+
+/// A resource.
+pub async fn reads(era: Era, behind: Behind, link: Link) {
+    let uri = match behind {
+        Behind::Everything => "demo://resource/static/document/architecture.md",
+        Behind::Fixture(_) => "test://static-binary",
+    };
+    let read = same(era, behind, link, &["resources/read", "--uri", uri]).await;
     assert_eq!(read["contents"][0]["uri"], uri);
-    let prompt = same(&reach, era, &[vec!["prompts/get", "--prompt-name"], prompt].concat()).await;
+}
+
+/// A prompt.
+pub async fn prompts(era: Era, behind: Behind, link: Link) {
+    let prompt: &[_] = match behind {
+        Behind::Everything => &["args-prompt", "--prompt-args", "city=Paris"],
+        Behind::Fixture(_) => &["test_prompt_with_arguments", "--prompt-args", "arg1=one", "arg2=two"],
+    };
+    let prompt = same(era, behind, link, &[&["prompts/get", "--prompt-name"], prompt].concat()).await;
     assert!(prompt["messages"][0].is_object(), "{prompt}");
 }
 
 /// What the Inspector prints, which must be the same through the gateway as without it.
-async fn same(reach: &Reach, era: Era, request: &[&str]) -> Value {
+async fn same(era: Era, behind: Behind, link: Link, request: &[&str]) -> Value {
+    let reach = Reach::start(era, behind, link).await;
     let home = tempfile::tempdir().expect("a temporary folder");
     let ask = |server| print(server, era, request, home.path());
     let (direct, served, piped) = tokio::join!(ask(&reach.direct), ask(&reach.served), ask(&reach.piped));

@@ -110,43 +110,43 @@ mod peer_rmcp {
     }
 }
 
+/// One test per line: name, what the Inspector does, in which era, what is behind, and how that is connected.
+macro_rules! inspections {
+    ($($name:ident: $does:ident $era:ident, $behind:expr, $link:ident;)*) => {
+        use crate::client::Era;
+        use crate::inspector;
+        use crate::server::{Behind, Link};
+        $(
+            #[tokio::test]
+            async fn $name() {
+                inspector::$does(Era::$era, $behind, Link::$link).await;
+            }
+        )*
+    };
+}
+
 mod peer_inspector {
     mod peer_node {
-        use crate::client::Era;
-        use crate::inspector::{calls, lists};
-        use crate::server::{Behind, Link};
-
-        #[tokio::test]
-        async fn legacy_lists_of_the_fixture_on_http() {
-            lists(Era::Legacy, Behind::Fixture("dual"), Link::Http).await;
-        }
-
-        #[tokio::test]
-        async fn legacy_calls_of_the_fixture_on_http() {
-            calls(Era::Legacy, Behind::Fixture("dual"), Link::Http).await;
-        }
-
-        #[tokio::test]
-        async fn modern_lists_of_the_fixture_on_stdio() {
-            lists(Era::Modern, Behind::Fixture("dual"), Link::Stdio).await;
-        }
-
-        #[tokio::test]
-        async fn modern_calls_of_the_fixture_on_stdio() {
-            calls(Era::Modern, Behind::Fixture("dual"), Link::Stdio).await;
+        inspections! {
+            legacy_fixture_on_http_is_greeted: greets Legacy, Behind::Fixture("dual"), Http;
+            legacy_fixture_on_http_lists: lists Legacy, Behind::Fixture("dual"), Http;
+            legacy_fixture_on_http_is_called: calls Legacy, Behind::Fixture("dual"), Http;
+            legacy_fixture_on_http_is_read: reads Legacy, Behind::Fixture("dual"), Http;
+            legacy_fixture_on_http_prompts: prompts Legacy, Behind::Fixture("dual"), Http;
+            modern_fixture_on_stdio_is_greeted: greets Modern, Behind::Fixture("dual"), Stdio;
+            modern_fixture_on_stdio_lists: lists Modern, Behind::Fixture("dual"), Stdio;
+            modern_fixture_on_stdio_is_called: calls Modern, Behind::Fixture("dual"), Stdio;
+            modern_fixture_on_stdio_is_read: reads Modern, Behind::Fixture("dual"), Stdio;
+            modern_fixture_on_stdio_prompts: prompts Modern, Behind::Fixture("dual"), Stdio;
         }
 
         mod peer_everything {
-            use super::*;
-
-            #[tokio::test]
-            async fn legacy_lists_on_stdio() {
-                lists(Era::Legacy, Behind::Everything, Link::Stdio).await;
-            }
-
-            #[tokio::test]
-            async fn legacy_calls_on_stdio() {
-                calls(Era::Legacy, Behind::Everything, Link::Stdio).await;
+            inspections! {
+                legacy_on_stdio_is_greeted: greets Legacy, Behind::Everything, Stdio;
+                legacy_on_stdio_lists: lists Legacy, Behind::Everything, Stdio;
+                legacy_on_stdio_is_called: calls Legacy, Behind::Everything, Stdio;
+                legacy_on_stdio_is_read: reads Legacy, Behind::Everything, Stdio;
+                legacy_on_stdio_prompts: prompts Legacy, Behind::Everything, Stdio;
             }
         }
     }

@@ -20,7 +20,7 @@ use tokio::process::Command;
 use tokio::sync::Notify;
 
 /// How long one step may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(40);
 
 type Running = RunningService<RoleClient, Watcher>;
 

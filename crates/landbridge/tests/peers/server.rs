@@ -12,7 +12,7 @@ use crate::client::Era;
 use crate::installed;
 
 const LANDBRIDGE: &str = env!("CARGO_BIN_EXE_landbridge");
-const START_MAX: Duration = Duration::from_secs(20);
+const START_MAX: Duration = Duration::from_secs(40);
 
 /// Which server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 // An SDK is a function `connect(run, seen)` that gives a client of one shape; see ts1.mjs and ts2.mjs. What happens is
 // told to `seen`, in order, and belongs to the step that is running.
 
-const PATIENCE_MS = 20_000;
+const PATIENCE_MS = 40_000;
 
 /** Reads the scenario, runs all its runs side by side, prints what each one saw. */
 export async function main(connect) {
