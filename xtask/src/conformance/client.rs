@@ -71,7 +71,7 @@ pub fn run(programs: &Programs, suite: Suite, out: &Path) -> Result<Run> {
     // The driver's command is one argument to us, and the suite knows no quotes: it goes through a file.
     let command_file = out.join("driver");
     fs::write(&command_file, &driver)?;
-    let myself = std::env::current_exe()?;
+    let myself = own_path()?;
     let ours = words(&[&myself, Path::new("through"), landbridge, &out.join("gateways"), &command_file])?;
     let names = scenarios(suite)?;
     let direct = drive(suite, &names, &driver, &out.join("direct"))?;
@@ -106,6 +106,13 @@ fn named(list: &str, revision: &str) -> Vec<String> {
 }
 
 /// Runs the scenarios one by one, so that the suite says of each how its client ended.
+/// Our own file. By the name we were started with: the system's own answer no longer names a file once a build has
+/// replaced it.
+fn own_path() -> Result<PathBuf> {
+    let named = std::env::args_os().next().and_then(|name| fs::canonicalize(name).ok());
+    named.map_or_else(|| Ok(std::env::current_exe()?), Ok)
+}
+
 fn drive(suite: Suite, names: &[String], command: &str, out: &Path) -> Result<Scenarios> {
     let results = out.join("results");
     fs::create_dir_all(&results)?;
