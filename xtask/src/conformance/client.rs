@@ -4,7 +4,7 @@
 //! Scenarios about authorization are left out: they are between the client and an authorization server.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
