@@ -230,11 +230,19 @@ async fn what_a_calls_own_response_says_counts() {
     for streamed in [false, true] {
         let mut server = Script::start().await;
         let connection = legacy(&mut server).await;
-        let (one, two, ()) = tokio::join!(end(tool(&connection)), end(tool(&connection)), async {
+        let heard = tokio::sync::Notify::new();
+        let client = async {
+            let mut exchange = tool(&connection);
+            assert!(step(&mut exchange).await.starts_with("note notifications/progress"));
+            heard.notify_one();
+            end(exchange).await
+        };
+        let (one, two, ()) = tokio::join!(client, end(tool(&connection)), async {
             let (first, second) = (server.next().await, server.next().await);
             first.stream().await;
             first.event(None, &json!({"jsonrpc": "2.0", "id": second.body["id"], "result": {"wrong": true}})).await;
-            look_around().await;
+            first.event(None, &progress(1)).await;
+            heard.notified().await;
             if streamed {
                 second.stream().await;
                 second.event(None, &done(&second.body["id"])).await;
