@@ -69,11 +69,20 @@ mod tests {
         }
     }
 
+    /// Asked of a session that the test began: its own may lie outside its process namespace and have no number.
     #[test]
     #[cfg(target_os = "linux")]
-    fn this_process_is_in_its_own_session() {
-        let own = rustix::process::getpid();
-        let session = rustix::process::getsid(None).expect("own session");
-        assert!(session_members(session).contains(&own));
+    fn a_session_has_its_leader_as_a_member() {
+        let mut leader = std::process::Command::new("setsid").args(["sleep", "60"]).spawn().expect("util-linux");
+        let pid = Pid::from_raw(leader.id().try_into().expect("a pid")).expect("a pid");
+        let begun = std::time::Instant::now();
+        while session_members(pid) != [pid] && begun.elapsed().as_secs() < 10 {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let members = session_members(pid);
+        leader.kill().expect("it lives");
+        leader.wait().expect("it ends");
+        assert_eq!(members, [pid]);
+        assert_eq!(session_members(pid), []);
     }
 }

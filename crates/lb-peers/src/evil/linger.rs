@@ -4,7 +4,7 @@ use std::io::{Error, ErrorKind, Result};
 use std::process::Stdio;
 use std::time::Duration;
 
-use rustix::process::{Pid, getsid, setsid};
+use rustix::process::{Pid, setsid, test_kill_process_group};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{sleep, timeout};
@@ -32,9 +32,10 @@ pub async fn start_copy() -> Result<Child> {
     let child = command.kill_on_drop(true).spawn()?;
     let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
     let pid = pid.ok_or_else(|| Error::from(ErrorKind::NotFound))?;
-    // The answer to the strike tells that the copy is out of our group, so wait until it is.
+    // The answer to the strike tells that the copy is out of our group, so wait until it leads one. Not by asking for
+    // its session: in a process namespace the one it was born into may have no number.
     let separate = async {
-        while getsid(Some(pid)).is_ok_and(|session| session != pid) {
+        while test_kill_process_group(pid).is_err() {
             sleep(Duration::from_millis(5)).await;
         }
     };
