@@ -123,7 +123,7 @@ fn print(results: &Results) {
     let shown = |value: Option<f64>, digits: usize| value.map_or(String::new(), |value| format!("{value:.digits$}"));
     for row in &results.rows {
         println!(
-            "{:<11} {:<11} {:>3} {:>6} {:<11} {:>8.0} {:>8.0} {:>8.0} {:>7.0} {:>8} {:>6}",
+            "{:<11} {:<11} {:>3} {:>6} {:<11} {:>8.0} {:>8.0} {:>8.0} {:>7.1} {:>8} {:>6}",
             row.path,
             row.wire,
             row.concurrency,
