@@ -20,11 +20,11 @@ use lb_wire::{Id, Line, Message, MessageError, Raw, Shape, compose};
 use tokio::time::Instant;
 
 use self::turn::Turn;
+use crate::alarm::Alarm;
 use crate::era::META_VERSION;
 use crate::front::Front;
 use crate::legacy::{Taken, batch, initialize};
 use crate::modern;
-use crate::registry::Alarm;
 use crate::reply::error_message;
 use crate::running::{Client, Ended, Running, Said};
 

@@ -8,6 +8,7 @@ use lb_wire::revision::{Era, code};
 use lb_wire::{Message, MessageError};
 
 use crate::accept::Accept;
+use crate::alarm::Alarms;
 use crate::era::{era_of, era_of_header};
 use crate::registry::Shared;
 use crate::reply::Reply;
@@ -51,7 +52,7 @@ impl Front {
     /// A front for this middle.
     pub fn new(middle: Arc<dyn Middle>, settings: Settings) -> Self {
         let (listeners, returns) = Default::default();
-        Self { shared: Arc::new(Shared { middle, settings, listeners, returns }) }
+        Self { shared: Arc::new(Shared { middle, settings, listeners, returns, alarms: Alarms::default() }) }
     }
 
     /// Whether a path leads anywhere.

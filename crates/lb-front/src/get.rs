@@ -8,8 +8,9 @@ use lb_exchange::{EventId, Seat, Stored, StreamId, Tail};
 use lb_wire::revision::{Era, code};
 use tokio::time::Instant;
 
+use crate::alarm::Alarm;
 use crate::front::{Front, Request};
-use crate::registry::{Alarm, Claim, Shared};
+use crate::registry::{Claim, Shared};
 use crate::reply::{Frame, Frames, Reply, Source};
 use crate::running::{Client, Running, Said};
 

@@ -4,6 +4,7 @@
 //! which servers exist or how they are reached.
 
 mod accept;
+mod alarm;
 mod calls;
 mod connection;
 mod convert;

@@ -1,17 +1,17 @@
 //! A reply that has not begun: JSON if the end comes first, else a stream. Committing is one-way.
 
-use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use lb_exchange::{Happened, Holder, Receipt};
 use lb_wire::{Raw, compose};
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
 use crate::accept::Accept;
+use crate::alarm::{Alarm, far};
 use crate::calls::Calls;
 use crate::pump;
-use crate::registry::{Shared, far, poll_sleep};
+use crate::registry::Shared;
 use crate::reply::{Frames, Reply, Source};
 use crate::running::{Client, Ended, Said};
 use crate::stream::{Live, Start};
@@ -77,10 +77,9 @@ impl Open {
     /// Cancel safe: dropping it is losing the client.
     pub(crate) async fn reply(mut self) -> Reply {
         let first = self.stream_at.or_else(|| self.calls.as_ref()?.due()).unwrap_or_else(|| far(Instant::now()));
-        let verdict = {
-            let mut sleep = pin!(tokio::time::sleep_until(first));
-            std::future::poll_fn(|cx| self.poll(cx, sleep.as_mut())).await
-        };
+        let mut alarm = self.shared.alarms.take(first);
+        let verdict = std::future::poll_fn(|cx| self.poll(cx, &mut alarm)).await;
+        self.shared.alarms.put_back(alarm);
         match verdict {
             Verdict::Json(reply) => {
                 self.holder = self.holder.on(Happened::Ended);
@@ -90,7 +89,7 @@ impl Open {
         }
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>, mut sleep: Pin<&mut Sleep>) -> Poll<Verdict> {
+    fn poll(&mut self, cx: &mut Context<'_>, alarm: &mut Alarm) -> Poll<Verdict> {
         if self.accept == Accept::Stream {
             return Poll::Ready(Verdict::Stream(Start::Silent));
         }
@@ -113,7 +112,7 @@ impl Open {
                 Poll::Pending => {
                     let due = calls.due().into_iter().chain(self.stream_at).min();
                     let Some(due) = due else { return Poll::Pending };
-                    std::task::ready!(poll_sleep(sleep.as_mut(), due, cx));
+                    std::task::ready!(alarm.poll(due, cx));
                     if self.stream_at.is_some_and(|at| at <= Instant::now()) {
                         return Poll::Ready(Verdict::Stream(Start::Waiting));
                     }

@@ -8,8 +8,9 @@ use std::task::{Context, Poll};
 use lb_exchange::{Front, Happened, Holder, Loss};
 use tokio::time::Instant;
 
+use crate::alarm::{Alarm, far};
 use crate::calls::Calls;
-use crate::registry::{Alarm, Shared, far};
+use crate::registry::Shared;
 use crate::running::{Client, Said};
 use crate::stream::Sink;
 

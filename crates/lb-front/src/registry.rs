@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
 use lb_exchange::{Middle, Remote, Seat, SessionId, StreamId};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::alarm::Alarms;
 use crate::settings::Settings;
 
 /// Shared by all attachments of a front.
@@ -18,6 +18,7 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) listeners: Listeners,
     pub(crate) returns: Returns,
+    pub(crate) alarms: Alarms,
 }
 
 /// The standalone stream of each session that has one open; bounded by the connections that hold them.
@@ -167,42 +168,4 @@ impl Returns {
             }
         }
     }
-}
-
-/// One sleep that is set again only when it must fire earlier, or has fired.
-pub(crate) struct Alarm(std::pin::Pin<Box<tokio::time::Sleep>>);
-
-impl Alarm {
-    pub(crate) fn new(due: Instant) -> Self {
-        Self(Box::pin(tokio::time::sleep_until(due)))
-    }
-
-    /// Ready when `due` has come; otherwise the task is woken then, or somewhat earlier.
-    pub(crate) fn poll(&mut self, due: Instant, cx: &mut std::task::Context<'_>) -> std::task::Poll<()> {
-        poll_sleep(self.0.as_mut(), due, cx)
-    }
-}
-
-/// See [`Alarm::poll`].
-pub(crate) fn poll_sleep(
-    mut sleep: std::pin::Pin<&mut tokio::time::Sleep>,
-    due: Instant,
-    cx: &mut std::task::Context<'_>,
-) -> std::task::Poll<()> {
-    loop {
-        if due < sleep.deadline() {
-            sleep.as_mut().reset(due);
-        }
-        std::task::ready!(sleep.as_mut().poll(cx));
-        if due <= sleep.deadline() {
-            return std::task::Poll::Ready(());
-        }
-        // It was set for something that has moved since.
-        sleep.as_mut().reset(due);
-    }
-}
-
-/// Far enough away to mean never, near enough for every clock.
-pub(crate) fn far(now: Instant) -> Instant {
-    now + Duration::from_secs(86_400 * 365)
 }

@@ -9,10 +9,11 @@ use lb_exchange::{EventId, Happened, Holder, Loss, Receipt, Seat, StreamId};
 use lb_wire::Line;
 use tokio::time::Instant;
 
+use crate::alarm::Alarm;
 use crate::calls::Calls;
 use crate::open::Batch;
 use crate::pump;
-use crate::registry::{Alarm, Attached, Shared};
+use crate::registry::{Attached, Shared};
 use crate::reply::Frame;
 use crate::running::{Client, Said};
 

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use crate::registry::Alarm;
+use crate::alarm::Alarm;
 use crate::running::{Running, Said};
 
 /// A call until it says something; gives itself back with what it said.
