@@ -10,7 +10,7 @@ use lb_exchange::{
     BoxFuture, Call, Cancel, Desk, End, ErrorBody, Exchange, Feed, Hello, Isolation, Middle, Mount, Principal, Refusal,
     Seat, ServerName, ServerSpec, SessionId, Tasks, Welcome,
 };
-use lb_session::streams::{Limits as StreamLimits, SharedStreams, system_clock};
+use lb_session::streams::{Limits as StreamLimits, Store, system_clock};
 use lb_wire::Raw;
 use lb_wire::revision::code;
 use lb_wire::splice::Splice;
@@ -31,11 +31,18 @@ pub struct Limits {
     pub idle_after: Duration,
     /// How often idle sessions are looked for.
     pub sweep_every: Duration,
+    /// What the streams of the sessions keep.
+    pub streams: StreamLimits,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { sessions_max: 10_000, idle_after: Duration::from_secs(30 * 60), sweep_every: Duration::from_secs(60) }
+        Self {
+            sessions_max: 10_000,
+            idle_after: Duration::from_secs(30 * 60),
+            sweep_every: Duration::from_secs(60),
+            streams: StreamLimits::default(),
+        }
     }
 }
 
@@ -47,6 +54,8 @@ pub struct Gateway(Arc<Shared>);
 pub struct Shared {
     servers: Vec<Arc<Entry>>,
     sessions: RwLock<HashMap<Box<str>, Arc<LegacySeat>>>,
+    /// What the streams of all sessions keep.
+    stored: Store,
     tasks: Tasks,
     limits: Limits,
     started: Instant,
@@ -88,6 +97,7 @@ impl Gateway {
         let shared = Shared {
             servers,
             sessions: RwLock::default(),
+            stored: Store::new(limits.streams, system_clock),
             tasks: environment.tasks.clone(),
             limits,
             started: Instant::now(),
@@ -179,7 +189,7 @@ impl Shared {
             id: SessionId::random(),
             mount: hello.mount,
             desk: Desk::default(),
-            streams: SharedStreams::new(StreamLimits::default(), system_clock),
+            streams: self.stored.session(),
             ear,
             way,
             gateway: Arc::downgrade(self),
@@ -312,6 +322,10 @@ async fn sweep(gateway: Weak<Shared>) {
             if shared.limits.idle_after.as_secs() <= unused && seat.is_idle() {
                 seat.end(Cancel::SessionEnd);
             }
+        }
+        let messages = shared.stored.take_dropped();
+        if messages != 0 {
+            tracing::warn!(messages, bytes = shared.stored.bytes(), "dropped stored messages for want of room");
         }
     }
 }

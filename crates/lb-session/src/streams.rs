@@ -4,12 +4,14 @@
 
 mod ring;
 mod shared;
+mod store;
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -18,6 +20,7 @@ use lb_wire::Line;
 
 use self::ring::{Event, Ring};
 pub use self::shared::{Clock, SharedStreams, system_clock};
+pub use self::store::Store;
 
 /// How much is kept, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +33,8 @@ pub struct Limits {
     pub session_messages_max: usize,
     /// Bytes of all streams together; a larger message is not stored.
     pub session_bytes_max: usize,
+    /// Bytes of all sessions that one [`Store`] keeps.
+    pub node_bytes_max: usize,
     /// How long a stream is kept after its end.
     pub ended_for: Duration,
     /// How long a message of an open stream is kept.
@@ -43,6 +48,7 @@ impl Default for Limits {
             stream_bytes_max: 4 << 20,
             session_messages_max: 5_000,
             session_bytes_max: 16 << 20,
+            node_bytes_max: 256 << 20,
             ended_for: Duration::from_secs(10 * 60),
             open_for: Duration::from_secs(24 * 60 * 60),
         }
@@ -66,6 +72,8 @@ pub struct Streams {
     /// Ids never go back, even when the clock does.
     latest: Duration,
     bytes: usize,
+    /// The bytes of all sessions of the same store, these among them.
+    node_bytes: Arc<AtomicUsize>,
     closed: bool,
 }
 
@@ -99,7 +107,13 @@ impl Streams {
 
     /// No streams yet.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, ..Self::default() }
+        Self::counted(limits, Arc::default())
+    }
+
+    fn counted(limits: Limits, node_bytes: Arc<AtomicUsize>) -> Self {
+        let mut streams = Self::default();
+        (streams.limits, streams.node_bytes) = (limits, node_bytes);
+        streams
     }
 
     /// A new stream.
@@ -125,6 +139,7 @@ impl Streams {
         }
         ring.push(Event { sequence, id: id.clone(), line });
         self.bytes += bytes;
+        self.node_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.newest.insert(sequence, Place { stream, at: self.latest });
         self.bound_stream(stream);
         self.bound_session();
@@ -287,6 +302,13 @@ impl Streams {
             self.newest.remove(&event.sequence);
         }
         self.bytes -= event.bytes();
+        self.node_bytes.fetch_sub(event.bytes(), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Streams {
+    fn drop(&mut self) {
+        self.node_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 

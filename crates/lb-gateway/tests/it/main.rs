@@ -1,4 +1,9 @@
 //! Front and gateway together in one process, without a transport.
 
+mod client;
 mod plain_calls;
 mod servers;
+mod stored_streams;
+
+/// Held by every test here: one of them counts the tasks of the whole process.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());

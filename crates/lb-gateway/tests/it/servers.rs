@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use lb_backend::EmbeddedServers;
+use lb_backend::{EmbeddedServers, Environment};
+use lb_exchange::Tasks;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
 use tokio::net::{TcpListener, TcpStream};
@@ -77,8 +78,18 @@ async fn serve_http(stream: TcpStream) {
     }
 }
 
+/// Everything a gateway in front of these servers needs.
+pub fn environment(tasks: &Tasks) -> Environment {
+    Environment {
+        supervisor: "no-children-here".into(),
+        embedded: embedded(),
+        tasks: tasks.clone(),
+        children: Arc::new(tokio::sync::Semaphore::new(0)),
+    }
+}
+
 /// A maker of embedded servers under the name `plain`.
-pub fn embedded() -> Arc<EmbeddedServers> {
+fn embedded() -> Arc<EmbeddedServers> {
     let tasks = Arc::new(Mutex::new(JoinSet::new()));
     let make = move || {
         let (ours, theirs) = tokio::io::duplex(64 * 1024);

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use lb_exchange::{EventId, ResumeError, Stored, StreamId, Tail};
 use lb_wire::Line;
 
-use super::{Limits, Reader, Streams};
+use super::{Limits, Reader, Store, Streams};
 
 /// Tells the time since the Unix epoch.
 pub type Clock = fn() -> Duration;
@@ -21,13 +21,18 @@ pub fn system_clock() -> Duration {
 #[derive(Clone, Debug)]
 pub struct SharedStreams {
     streams: Arc<Mutex<Streams>>,
+    store: Store,
     clock: Clock,
 }
 
 impl SharedStreams {
-    /// No streams yet.
+    /// No streams yet, in a store of their own.
     pub fn new(limits: Limits, clock: Clock) -> Self {
-        Self { streams: Arc::new(Mutex::new(Streams::new(limits))), clock }
+        Store::new(limits, clock).session()
+    }
+
+    pub(super) fn of(store: Store, streams: Arc<Mutex<Streams>>, clock: Clock) -> Self {
+        Self { streams, store, clock }
     }
 
     /// Ends every stream: readers end, nothing more is taken in.
@@ -53,8 +58,12 @@ impl SharedStreams {
 
     /// A panic elsewhere leaves the rings whole: every change is finished before anything foreign is called.
     fn lock(&self) -> MutexGuard<'_, Streams> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.streams)
     }
+}
+
+pub(super) fn lock(streams: &Mutex<Streams>) -> MutexGuard<'_, Streams> {
+    streams.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Default for SharedStreams {
@@ -74,7 +83,10 @@ impl lb_exchange::Streams for SharedStreams {
 
     fn append(&self, stream: StreamId, line: Option<Line>) -> Option<EventId> {
         let now = (self.clock)();
-        self.lock().append(stream, line, now)
+        let id = self.lock().append(stream, line, now);
+        // Not under the lock of these streams: those of other sessions are taken one by one.
+        self.store.make_room();
+        id
     }
 
     fn finish(&self, stream: StreamId) {

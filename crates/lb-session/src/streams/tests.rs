@@ -269,6 +269,7 @@ proptest! {
             stream_bytes_max: 40,
             session_messages_max: 9,
             session_bytes_max: 80,
+            node_bytes_max: usize::MAX,
             ended_for: Duration::from_millis(50),
             open_for: Duration::from_millis(200),
         };

@@ -1,0 +1,62 @@
+//! A client of the front, in either era.
+
+use bytes::Bytes;
+use lb_exchange::{Mount, Principal};
+use lb_front::{Accept, Front, Headers, Reply, Request};
+use serde_json::json;
+
+const MODERN: &str = "2026-07-28";
+
+/// One client of one server.
+pub struct Client {
+    pub front: Front,
+    pub mount: Mount,
+    pub session: Option<String>,
+}
+
+impl Client {
+    pub async fn post(&self, method: &str, message: &serde_json::Value) -> Reply {
+        let name = message["params"]["name"].as_str().map(str::as_bytes);
+        let modern = message["params"].get("_meta").is_some();
+        let headers = Headers {
+            version: Some(if modern { MODERN.as_bytes() } else { b"2025-11-25" }),
+            session: self.session.as_deref().map(str::as_bytes),
+            method: Some(method.as_bytes()).filter(|_| modern),
+            name: name.filter(|_| modern),
+            last_event_id: None,
+            accept: Accept::Both,
+        };
+        let request = Request { mount: self.mount.clone(), principal: Principal::local(), headers };
+        self.front.post(request, Vec::new(), Bytes::from(message.to_string())).await
+    }
+
+    /// Opens a legacy session.
+    pub async fn seat(&mut self) {
+        let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "c", "version": "1" } });
+        let hello = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
+        match self.post("initialize", &hello).await {
+            Reply::Json { session: Some(session), .. } => self.session = Some(session.as_str().to_owned()),
+            other => panic!("no session: {other:?}"),
+        }
+        let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        assert!(matches!(self.post("", &ready).await, Reply::Empty { status: 202 }));
+    }
+
+    /// One plain call, answered with JSON.
+    pub async fn call(&self, id: u64, modern: bool) {
+        let mut params = json!({ "name": "echo", "arguments": { "n": id } });
+        if modern {
+            params["_meta"] = json!({
+                "io.modelcontextprotocol/protocolVersion": MODERN,
+                "io.modelcontextprotocol/clientCapabilities": {},
+            });
+        }
+        let call = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
+        match self.post("tools/call", &call).await {
+            Reply::Json { status: 200, body, .. } => {
+                assert!(String::from_utf8_lossy(&body).contains("plain"), "{body:?}");
+            }
+            other => panic!("no answer: {other:?}"),
+        }
+    }
+}
