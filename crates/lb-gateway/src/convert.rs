@@ -4,20 +4,19 @@
 use lb_backend::Connection;
 use lb_exchange::{Call, End, Outcome};
 use lb_wire::revision::{Era, Revision, code};
-use lb_wire::splice::Splice;
-use lb_wire::{Cursor, Raw, compose};
+use lb_wire::{Raw, compose, splice};
 
 /// The result of `initialize` for a client that speaks this revision with us.
 pub fn welcome(connection: &Connection, revision: Revision) -> Raw {
-    let version = Raw::string(revision.as_str());
-    if connection.era() == Era::Legacy {
-        let welcome = connection.welcome();
-        return match span_of(welcome, "protocolVersion") {
-            Some(at) => Splice::new(welcome.clone()).replace(at, &version).apply(),
-            None => welcome.clone(),
-        };
+    match connection.era() {
+        Era::Legacy => splice::replace(connection.welcome(), "protocolVersion", &Raw::string(revision.as_str())),
+        Era::Modern => greeting(connection.welcome(), revision),
     }
-    let said = connection.welcome();
+}
+
+/// The result of `initialize` from that of `server/discover`.
+fn greeting(said: &Raw, revision: Revision) -> Raw {
+    let version = Raw::string(revision.as_str());
     let capabilities = said.member("capabilities").map_or_else(Raw::empty_object, |raw| without_subscribe(&raw));
     let info = said.member("_meta").and_then(|meta| meta.member("io.modelcontextprotocol/serverInfo"));
     let info = info.unwrap_or_else(|| Raw::from_static(r#"{"name":"unknown","version":"0"}"#));
@@ -87,46 +86,44 @@ pub fn from_legacy(connection: &Connection, call: Call) -> Result<Call, End> {
 
 /// Capabilities without what cannot be carried between the eras: resource subscriptions, and extensions of the other.
 fn without_subscribe(capabilities: &Raw) -> Raw {
-    let mut kept: Vec<(String, Raw)> = Vec::new();
-    for (name, value) in members(capabilities) {
-        match name.as_str() {
-            "tasks" | "extensions" => {}
-            "resources" => {
-                let inner: Vec<_> = members(&value).into_iter().filter(|(name, _)| name != "subscribe").collect();
-                kept.push((name, object(&inner)));
-            }
-            _ => kept.push((name, value)),
+    let kept = splice::without(capabilities, &["tasks", "extensions"]);
+    match kept.member("resources") {
+        Some(resources) => splice::replace(&kept, "resources", &splice::without(&resources, &["subscribe"])),
+        None => kept,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_lose_only_what_the_other_era_lacks() {
+        for (input, want) in [
+            (r#"{"tools":{"listChanged":true}}"#, r#"{"tools":{"listChanged":true}}"#),
+            (r#"{"tasks":{},"tools":{ },"extensions":{}}"#, r#"{"tools":{ }}"#),
+            (
+                r#"{"resources":{"subscribe":true,"listChanged":true},"x":1.0}"#,
+                r#"{"resources":{"listChanged":true},"x":1.0}"#,
+            ),
+            (r#"{"resources":{"subscribe":true}}"#, r#"{"resources":{}}"#),
+            // The same names, spelt with escapes.
+            (r#"{"t\u0061sks":{},"resource\u0073":{"\u0073ubscribe":true}}"#, r#"{"resource\u0073":{}}"#),
+            ("{}", "{}"),
+            ("3", "3"),
+        ] {
+            assert_eq!(without_subscribe(&Raw::from_static(input)).as_str(), want, "input {input}");
         }
     }
-    object(&kept)
-}
 
-fn members(raw: &Raw) -> Vec<(String, Raw)> {
-    let mut found = Vec::new();
-    let mut cursor = Cursor::new(raw.as_bytes());
-    let walk = cursor.members(0, |cursor, key, _| {
-        let (value, _) = cursor.skip(1)?;
-        let name = String::from_utf8_lossy(key.of(raw.as_bytes())).into_owned();
-        found.extend(Raw::parse(raw.bytes().slice(value.start()..value.end())).ok().map(|value| (name, value)));
-        Ok(())
-    });
-    if walk.is_ok() { found } else { Vec::new() }
-}
-
-fn object(members: &[(String, Raw)]) -> Raw {
-    let members: Vec<_> = members.iter().map(|(name, value)| (name.as_str(), value)).collect();
-    compose::object(&members)
-}
-
-fn span_of(raw: &Raw, member: &str) -> Option<lb_wire::Span> {
-    let mut found = None;
-    let mut cursor = Cursor::new(raw.as_bytes());
-    let walk = cursor.members(0, |cursor, key, _| {
-        let (value, _) = cursor.skip(1)?;
-        if key.of(raw.as_bytes()) == member.as_bytes() {
-            found = Some(value);
-        }
-        Ok(())
-    });
-    walk.ok().and(found)
+    #[test]
+    fn a_greeting_says_what_discover_said() {
+        let said = r#"{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"instructions":"a\u0062",
+            "_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"2"}}}"#;
+        let want = concat!(
+            r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"#,
+            r#""serverInfo":{"name":"s","version":"2"},"instructions":"a\u0062"}"#
+        );
+        assert_eq!(greeting(&Raw::from_static(said), Revision::V2025_06_18).as_str(), want);
+    }
 }

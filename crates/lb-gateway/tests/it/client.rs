@@ -30,16 +30,20 @@ impl Client {
         self.front.post(request, Vec::new(), Bytes::from(message.to_string())).await
     }
 
-    /// Opens a legacy session.
-    pub async fn seat(&mut self) {
+    /// Opens a legacy session; gives the reply to `initialize`.
+    pub async fn seat(&mut self) -> serde_json::Value {
         let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "c", "version": "1" } });
         let hello = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
-        match self.post("initialize", &hello).await {
-            Reply::Json { session: Some(session), .. } => self.session = Some(session.as_str().to_owned()),
+        let welcome = match self.post("initialize", &hello).await {
+            Reply::Json { session: Some(session), body, .. } => {
+                self.session = Some(session.as_str().to_owned());
+                serde_json::from_slice(&body).expect("JSON")
+            }
             other => panic!("no session: {other:?}"),
-        }
+        };
         let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
         assert!(matches!(self.post("", &ready).await, Reply::Empty { status: 202 }));
+        welcome
     }
 
     /// One plain call, answered with JSON.

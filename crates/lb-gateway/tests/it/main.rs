@@ -4,6 +4,7 @@ mod client;
 mod plain_calls;
 mod servers;
 mod stored_streams;
+mod welcome;
 
 /// Held by every test here: one of them counts the tasks of the whole process.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());

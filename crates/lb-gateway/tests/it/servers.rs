@@ -1,4 +1,4 @@
-//! Two plain servers that speak both eras: one on an HTTP port, one on a stream inside this process.
+//! Plain servers that speak both eras: one on an HTTP port, the others on streams inside this process.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -88,26 +88,36 @@ pub fn environment(tasks: &Tasks) -> Environment {
     }
 }
 
-/// A maker of embedded servers under the name `plain`.
+/// Makers of embedded servers: `plain`, and `escaped`, which speaks an older revision and spells the member that says
+/// so with an escape.
 fn embedded() -> Arc<EmbeddedServers> {
     let tasks = Arc::new(Mutex::new(JoinSet::new()));
-    let make = move || {
-        let (ours, theirs) = tokio::io::duplex(64 * 1024);
-        tasks.lock().expect("no panic holds it").spawn(serve_lines(theirs));
-        ours
+    let maker = |spell: fn(String) -> String| {
+        let tasks = tasks.clone();
+        move || {
+            let (ours, theirs) = tokio::io::duplex(64 * 1024);
+            tasks.lock().expect("no panic holds it").spawn(serve_lines(theirs, spell));
+            ours
+        }
     };
     let mut all: EmbeddedServers = HashMap::new();
-    all.insert("plain".to_owned(), Arc::new(make));
+    all.insert("plain".to_owned(), Arc::new(maker(|answer| answer)));
+    all.insert("escaped".to_owned(), Arc::new(maker(escaped)));
     Arc::new(all)
 }
 
-async fn serve_lines(stream: DuplexStream) {
+fn escaped(answer: String) -> String {
+    let written = r#""protocol\u0056ersion":"2025-06-18""#;
+    answer.replace(r#""protocolVersion":"2025-11-25""#, written)
+}
+
+async fn serve_lines(stream: DuplexStream, spell: fn(String) -> String) {
     let (input, mut output) = tokio::io::split(stream);
     let mut lines = BufReader::new(input).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         let message: Value = serde_json::from_str(&line).expect("JSON");
         if let Some(answer) = answer(&message)
-            && output.write_all((answer.to_string() + "\n").as_bytes()).await.is_err()
+            && output.write_all((spell(answer.to_string()) + "\n").as_bytes()).await.is_err()
         {
             return;
         }
