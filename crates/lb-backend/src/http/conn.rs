@@ -2,6 +2,7 @@
 
 use std::io;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -14,6 +15,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
+use super::bell::Bell;
+
 /// A request with its whole body.
 pub type Outgoing = Request<Full<Bytes>>;
 
@@ -23,6 +26,7 @@ pub struct Conn {
     wire: http1::Connection<TokioIo<Stream>, Full<Bytes>>,
     /// The wire has ended and must not be polled again.
     over: bool,
+    bell: Arc<Bell>,
 }
 
 /// What became of a request that got no response.
@@ -37,29 +41,30 @@ impl Conn {
     /// Speaks HTTP over a fresh stream.
     pub async fn open(stream: Stream) -> Result<Box<Self>, hyper::Error> {
         let (sender, wire) = http1::handshake(TokioIo::new(stream)).await?;
-        Ok(Box::new(Self { sender, wire, over: false }))
+        Ok(Box::new(Self { sender, wire, over: false, bell: Arc::new(Bell::new()) }))
     }
 
     /// Sends a request and gives the head of its response.
     ///
     /// Cancel safe: dropping it closes the connection.
     pub async fn send(mut self: Box<Self>, request: Outgoing) -> Result<(Box<Self>, Response<Incoming>), Unanswered> {
+        let bell = self.bell.clone();
         // One look at the socket tells whether the server closed it while it was idle.
-        if std::future::poll_fn(|cx| Poll::Ready(self.drive(cx))).await {
+        if std::future::poll_fn(|cx| bell.poll(cx, |cx| Poll::Ready(self.drive(cx)))).await {
             return Err(Unanswered::Unsent(Box::new(request)));
         }
         let answer = {
             let mut response = pin!(self.sender.try_send_request(request));
             let (wire, over) = (&mut self.wire, &mut self.over);
-            std::future::poll_fn(|cx| {
+            let mut poll = |cx: &mut Context<'_>| {
                 *over = *over || Pin::new(&mut *wire).poll(cx).is_ready();
                 match response.as_mut().poll(cx) {
                     Poll::Ready(answer) => Poll::Ready(Some(answer)),
                     Poll::Pending if *over => Poll::Ready(None),
                     Poll::Pending => Poll::Pending,
                 }
-            })
-            .await
+            };
+            std::future::poll_fn(|cx| bell.poll(cx, &mut poll)).await
         };
         match answer {
             Some(Ok(response)) => Ok((self, response)),
@@ -69,6 +74,11 @@ impl Conn {
             }),
             None => Err(Unanswered::Broken("the connection ended without a response".to_owned())),
         }
+    }
+
+    /// The bell of this connection, for whoever polls a body that comes over it.
+    pub fn bell(&self) -> &Arc<Bell> {
+        &self.bell
     }
 
     /// Moves bytes in both directions; true once the connection is over.

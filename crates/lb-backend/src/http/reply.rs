@@ -64,6 +64,13 @@ impl Reply {
 
     /// The next piece of the body; `None` at its end, when the connection has gone back to the pool.
     pub fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, String>>> {
+        match self.conn.as_ref().map(|conn| conn.bell().clone()) {
+            Some(bell) => bell.poll(cx, |cx| self.poll_data(cx)),
+            None => self.poll_data(cx),
+        }
+    }
+
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, String>>> {
         loop {
             let frame = match Pin::new(&mut self.body).poll_frame(cx) {
                 Poll::Ready(frame) => frame,
