@@ -1,6 +1,8 @@
 //! Where the eras of client and server differ: what one says of itself, in the words of the other, and the requests that
 //! have no counterpart.
 
+pub mod mirrored;
+
 use lb_backend::Connection;
 use lb_exchange::{Call, End, Outcome};
 use lb_wire::revision::{Era, Revision, code};

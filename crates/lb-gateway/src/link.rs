@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use lb_backend::{ConnectError, Connection, Connector, Server, Wish};
-use lb_exchange::{Call, End, Exchange, Feed, FeedItem, List, Note, Outcome};
+use lb_exchange::{Call, End, Exchange, Feed, FeedItem, List, Note, Outcome, Target};
 use lb_wire::revision::Era;
 use lb_wire::{Raw, Text, compose};
 use parking_lot::Mutex;
+
+use crate::convert::mirrored;
 
 /// The way to one server, for one session or for all that share it.
 pub struct Link {
@@ -85,7 +87,7 @@ impl Link {
     pub fn open(self: &Arc<Self>, call: Call, before: Before) -> Exchange {
         let quiet_max = self.connector.server().spec().timeout;
         let opened = match self.current() {
-            Some(connection) => open_on(&connection, call, before),
+            Some(connection) => self.open_on(&connection, call, before),
             None => Err(Box::new(call)),
         };
         let exchange = opened.unwrap_or_else(|call| {
@@ -104,12 +106,23 @@ impl Link {
                 Ok(connection) => connection,
                 Err(error) => return ours(error),
             };
-            call = match open_on(&connection, *call, before) {
+            call = match self.open_on(&connection, *call, before) {
                 Ok(exchange) => return exchange,
                 Err(unsent) => unsent,
             };
         }
         ours(ConnectError::Exited { exit: "it ends as soon as it has started".to_owned(), stderr: String::new() })
+    }
+
+    fn open_on(&self, connection: &Arc<Connection>, call: Call, before: Before) -> Result<Exchange, Box<Call>> {
+        let over_http = matches!(self.connector.server().spec().target, Target::Http { .. });
+        match before(connection, call) {
+            Ok(call) if over_http && call.headers.is_none() && connection.era() == Era::Modern => {
+                mirrored::open(connection, call, self.name())
+            }
+            Ok(call) => connection.open(call),
+            Err(end) => Ok(Exchange::ready(end)),
+        }
     }
 
     /// The name of the server.
@@ -195,10 +208,3 @@ const CHANGES: &[(List, &str, &str)] = &[
 
 /// What is done to a call where the eras of client and server differ: it is changed, or answered.
 pub type Before = fn(&Connection, Call) -> Result<Call, End>;
-
-fn open_on(connection: &Arc<Connection>, call: Call, before: Before) -> Result<Exchange, Box<Call>> {
-    match before(connection, call) {
-        Ok(call) => connection.open(call),
-        Err(end) => Ok(Exchange::ready(end)),
-    }
-}

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use lb_exchange::{Mount, Principal};
 use lb_front::{Accept, Front, Headers, Reply, Request};
-use serde_json::json;
+use serde_json::{Value, json};
 
 const MODERN: &str = "2026-07-28";
 
@@ -15,7 +15,7 @@ pub struct Client {
 }
 
 impl Client {
-    pub async fn post(&self, method: &str, message: &serde_json::Value) -> Reply {
+    pub async fn post(&self, method: &str, message: &Value) -> Reply {
         let name = message["params"]["name"].as_str().map(str::as_bytes);
         let modern = message["params"].get("_meta").is_some();
         let headers = Headers {
@@ -31,7 +31,7 @@ impl Client {
     }
 
     /// Opens a legacy session; gives the reply to `initialize`.
-    pub async fn seat(&mut self) -> serde_json::Value {
+    pub async fn seat(&mut self) -> Value {
         let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "c", "version": "1" } });
         let hello = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
         let welcome = match self.post("initialize", &hello).await {
@@ -48,18 +48,21 @@ impl Client {
 
     /// One plain call, answered with JSON.
     pub async fn call(&self, id: u64, modern: bool) {
-        let mut params = json!({ "name": "echo", "arguments": { "n": id } });
+        let answer = self.request(id, modern, "tools/call", json!({ "name": "echo", "arguments": { "n": id } })).await;
+        assert_eq!(answer["result"]["content"][0]["text"], "plain", "{answer}");
+    }
+
+    /// A request that is answered with JSON.
+    pub async fn request(&self, id: u64, modern: bool, method: &str, mut params: Value) -> Value {
         if modern {
             params["_meta"] = json!({
                 "io.modelcontextprotocol/protocolVersion": MODERN,
                 "io.modelcontextprotocol/clientCapabilities": {},
             });
         }
-        let call = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
-        match self.post("tools/call", &call).await {
-            Reply::Json { status: 200, body, .. } => {
-                assert!(String::from_utf8_lossy(&body).contains("plain"), "{body:?}");
-            }
+        let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        match self.post(method, &request).await {
+            Reply::Json { body, .. } => serde_json::from_slice(&body).expect("JSON"),
             other => panic!("no answer: {other:?}"),
         }
     }

@@ -30,52 +30,62 @@ fn answer(message: &Value) -> Option<Value> {
     Some(json!({ "jsonrpc": "2.0", "id": id, "result": result }))
 }
 
-/// Serves HTTP on a free port; gives the URL. Ends with the set.
+/// What an HTTP server does with a message and the names and values of its headers, in lower case: status and body.
+pub type Answer = Arc<dyn Fn(&Value, &[(String, String)]) -> (u16, Option<Value>) + Send + Sync>;
+
+/// Serves plain HTTP on a free port; gives the URL. Ends with the set.
 pub async fn http(tasks: &mut JoinSet<()>) -> String {
+    http_with(tasks, Arc::new(|message, _| (200, answer(message)))).await
+}
+
+/// Serves HTTP on a free port; gives the URL. Ends with the set.
+pub async fn http_with(tasks: &mut JoinSet<()>, answer: Answer) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}/mcp", listener.local_addr().expect("an address"));
     tasks.spawn(async move {
         let mut connections = JoinSet::new();
         while let Ok((stream, _)) = listener.accept().await {
-            connections.spawn(serve_http(stream));
+            connections.spawn(serve_http(stream, answer.clone()));
         }
     });
     url
 }
 
-async fn serve_http(stream: TcpStream) {
+async fn serve_http(stream: TcpStream, answer: Answer) {
     let mut stream = BufReader::new(stream);
-    loop {
-        let mut length = 0;
-        let mut line = String::new();
-        loop {
-            line.clear();
-            match stream.read_line(&mut line).await {
-                Ok(0) | Err(_) => return,
-                Ok(_) if line.trim().is_empty() => break,
-                Ok(_) => {}
-            }
-            if let Some((name, value)) = line.split_once(':')
-                && name.eq_ignore_ascii_case("content-length")
-            {
-                length = value.trim().parse().expect("a length");
-            }
-        }
-        let mut body = vec![0; length];
-        stream.read_exact(&mut body).await.expect("a body");
-        let message: Value = serde_json::from_slice(&body).unwrap_or_default();
-        let reply = match answer(&message) {
-            Some(answer) => {
+    while let Some((headers, message)) = request(&mut stream).await {
+        let reply = match answer(&message, &headers) {
+            (status, Some(answer)) => {
                 let body = answer.to_string();
-                let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nMcp-Session-Id: s";
+                let head = format!("HTTP/1.1 {status} .\r\nContent-Type: application/json\r\nMcp-Session-Id: s");
                 format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
             }
-            None => "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n".to_owned(),
+            (_, None) => "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n".to_owned(),
         };
         if stream.get_mut().write_all(reply.as_bytes()).await.is_err() {
             return;
         }
     }
+}
+
+async fn request(stream: &mut BufReader<TcpStream>) -> Option<(Vec<(String, String)>, Value)> {
+    let mut headers = Vec::new();
+    let mut line = String::new();
+    loop {
+        line.clear();
+        match stream.read_line(&mut line).await {
+            Ok(0) | Err(_) => return None,
+            Ok(_) if line.trim().is_empty() => break,
+            Ok(_) => {}
+        }
+        if let Some((name, value)) = line.split_once(':') {
+            headers.push((name.to_lowercase(), value.trim().to_owned()));
+        }
+    }
+    let length = headers.iter().find(|(name, _)| name == "content-length");
+    let mut body = vec![0; length.map_or(0, |(_, length)| length.parse().expect("a length"))];
+    stream.read_exact(&mut body).await.expect("a body");
+    Some((headers, serde_json::from_slice(&body).unwrap_or_default()))
 }
 
 /// Everything a gateway in front of these servers needs.
