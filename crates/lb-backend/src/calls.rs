@@ -1,5 +1,10 @@
 //! Requests of ours that a connection has open, and the steps that wait for whoever holds them.
 
+mod unread;
+
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -7,6 +12,9 @@ use std::task::{Context, Poll, Waker};
 use lb_exchange::{End, InFlight, Note, Step};
 use lb_wire::Raw;
 use parking_lot::Mutex;
+
+pub use unread::Place;
+use unread::Unread;
 
 /// Steps that may wait for one exchange; beyond, progress keeps the newest and logs drop the oldest.
 const STEPS_MAX: usize = 256;
@@ -26,12 +34,13 @@ struct Table {
     next: u64,
     /// Set once the connection is gone: every later call ends with it at once.
     closed: Option<Raw>,
+    unread: Unread,
 }
 
 impl Calls {
     /// No calls; ids start at one.
     pub fn new() -> Self {
-        Self(Mutex::new(Table { open: BTreeMap::new(), next: 1, closed: None }))
+        Self(Mutex::new(Table { open: BTreeMap::new(), next: 1, closed: None, unread: Unread::default() }))
     }
 
     /// Opens a slot, or says why the connection is gone.
@@ -42,7 +51,7 @@ impl Calls {
         }
         let id = table.next;
         table.next += 1;
-        let slot = Arc::new(Slot { names, eligible, state: Mutex::default() });
+        let slot = Arc::new(Slot { names, eligible, place: Place::default(), state: Mutex::default() });
         table.open.insert(id, slot.clone());
         Ok((id, slot))
     }
@@ -52,7 +61,50 @@ impl Calls {
         self.0.lock().open.get(&id).cloned()
     }
 
-    /// Closes the slot of a request that has ended or is no longer wanted.
+    /// The slot of an open request that the server has spoken of, and so has read.
+    pub fn heard(&self, id: u64) -> Option<Arc<Slot>> {
+        let mut table = self.0.lock();
+        let slot = table.open.get(&id)?.clone();
+        let guilty = table.read(slot.place.take());
+        drop(table);
+        unread::tell(guilty);
+        Some(slot)
+    }
+
+    /// Closes the slot of a request that the server has answered.
+    pub fn answered(&self, id: u64) -> Option<Arc<Slot>> {
+        let mut table = self.0.lock();
+        let slot = table.open.remove(&id);
+        let place = slot.as_ref().map_or_else(|| table.unread.found(id), |slot| slot.place.get());
+        let guilty = table.read(place);
+        drop(table);
+        unread::tell(guilty);
+        slot
+    }
+
+    /// Closes the slot of a request that nobody waits for any more; false when it was closed before.
+    pub fn cancelled(&self, id: u64) -> bool {
+        let mut table = self.0.lock();
+        let Some(slot) = table.open.remove(&id) else { return false };
+        table.unread.lose(slot.place.get(), id);
+        true
+    }
+
+    /// A line is written at this place that is no request. `readable` when every server can read it.
+    pub fn unasked(&self, place: u64, readable: bool) {
+        self.0.lock().unread.unasked(place, readable);
+    }
+
+    /// The server could not read one of our lines, and cannot say which: ends the request that it was, as soon as only
+    /// one can be meant. `parsing` when the line was no JSON to it.
+    pub fn unreadable(&self, end: End, parsing: bool) {
+        let mut table = self.0.lock();
+        let guilty = table.unreadable(end, parsing);
+        drop(table);
+        unread::tell(guilty);
+    }
+
+    /// Closes the slot of a request that has ended or was never sent.
     pub fn remove(&self, id: u64) -> Option<Arc<Slot>> {
         self.0.lock().open.remove(&id)
     }
@@ -93,6 +145,8 @@ impl Calls {
 pub struct Slot {
     names: Names,
     eligible: bool,
+    /// Where in the order of lines it was written; unset on connections that have no such order.
+    place: Place,
     state: Mutex<State>,
 }
 
@@ -119,6 +173,11 @@ impl Slot {
     /// What the client calls this exchange.
     pub fn names(&self) -> &Names {
         &self.names
+    }
+
+    /// Where in the order of lines it was written.
+    pub fn place(&self) -> &Place {
+        &self.place
     }
 
     /// Adds a note; a slow holder loses old progress and old logs, never anything else.

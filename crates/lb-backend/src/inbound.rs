@@ -4,7 +4,7 @@ use lb_exchange::{
     Answer, Ask, AskKey, AskKind, Associated, End, ErrorBody, Feed, FeedItem, Hints, List, Note, Outcome, Remote,
     Resume, Whence, associate,
 };
-use lb_wire::revision::Era;
+use lb_wire::revision::{Era, code};
 use lb_wire::splice::Splice;
 use lb_wire::{Id, Message, Raw, Shape, Text, compose};
 
@@ -39,7 +39,7 @@ impl Intake {
     pub fn take(&self, message: &Message, whence: Whence) -> Reply {
         match message.shape() {
             Shape::Result | Shape::Error => {
-                self.answered(message);
+                self.answered(message, whence);
                 None
             }
             Shape::Notification => {
@@ -50,12 +50,23 @@ impl Intake {
         }
     }
 
-    fn answered(&self, message: &Message) {
+    fn answered(&self, message: &Message, whence: Whence) {
+        let id = match (message.id(), whence) {
+            (Some(id), _) => id.to_number(),
+            (None, Whence::Stream(id)) => Some(id),
+            (None, Whence::Shared) => return self.unreadable(message),
+        };
         // An id that we never gave out, or whose call is over, belongs to nobody: stale answers are dropped.
-        let slot = message.id().and_then(Id::to_number).and_then(|id| self.calls.remove(id));
-        if let Some(slot) = slot {
+        if let Some(slot) = id.and_then(|id| self.calls.answered(id)) {
             slot.end(self.end_of(message, slot.names()));
         }
+    }
+
+    /// An error that answers no id: the server could not read what we wrote.
+    fn unreadable(&self, message: &Message) {
+        let end = self.end_of(message, &Names::default());
+        let parsing = matches!(&end.outcome, Outcome::Error(error) if error.code == code::PARSE_ERROR);
+        self.calls.unreadable(end, parsing);
     }
 
     /// The end that an answer stands for.
@@ -83,7 +94,7 @@ impl Intake {
             (method == PROGRESS).then(|| message.member("progressToken").and_then(|raw| number(&raw))).flatten();
         let hints = Hints { progress, subscription, related: None, general: changed.is_some() || updated };
         match self.associate(whence, hints, false) {
-            Associated::Exchange(id) => self.to_exchange(id, message),
+            Associated::Exchange(id) => self.to_exchange(id, message, progress.is_some()),
             Associated::Feed if method == PROGRESS => {} // of a call that is over
             Associated::Feed => self.to_feed(message, changed, updated),
         }
@@ -93,8 +104,10 @@ impl Intake {
         associate(whence, hints, self.calls.in_flight().into_iter(), oldest)
     }
 
-    fn to_exchange(&self, id: u64, message: &Message) {
-        let Some(slot) = self.calls.get(id) else { return };
+    /// `named` when the server itself says which request it speaks of.
+    fn to_exchange(&self, id: u64, message: &Message, named: bool) {
+        let slot = if named { self.calls.heard(id) } else { self.calls.get(id) };
+        let Some(slot) = slot else { return };
         if let Some(note) = note_for(message, slot.names()) {
             slot.note(note);
         }

@@ -76,7 +76,7 @@ impl Pipe {
         let calls = &self.intake.calls;
         let (id, slot) = calls.open(outbound::names(call), outbound::is_eligible(call)).ok()?;
         let request = outbound::request(call, id, self.intake.era, log_level);
-        if let Err(error) = self.write(request.into_line()) {
+        if let Err(error) = self.write(request.into_line(), |place| slot.place().set(place)) {
             calls.remove(id);
             return match error {
                 WriteError::Closed => None,
@@ -97,7 +97,7 @@ impl Pipe {
         };
         let request = compose::request(&Id::number(id), method, params);
         let guard = Forget { pipe: self, id };
-        if let Err(error) = self.write(request.into_line()) {
+        if let Err(error) = self.write(request.into_line(), |place| slot.place().set(place)) {
             return Outcome::Error(error.to_body());
         }
         let outcome = loop {
@@ -138,13 +138,16 @@ impl Pipe {
     }
 
     fn send(&self, message: Raw) {
-        if let Err(error) = self.write(message.into_line()) {
+        // An error without an id may be about this line.
+        let readable = serde_json::from_slice::<serde_json::Value>(message.as_bytes()).is_ok();
+        let placed = |place| self.intake.calls.unasked(place, readable);
+        if let Err(error) = self.write(message.into_line(), placed) {
             tracing::debug!(%error, "message to the server lost");
         }
     }
 
-    fn write(&self, line: Line) -> Result<(), WriteError> {
-        let sent = self.writer.send(line);
+    fn write(&self, line: Line, placed: impl FnOnce(u64)) -> Result<(), WriteError> {
+        let sent = self.writer.send(line, placed);
         if let Err(WriteError::Closed) = sent {
             self.ended.get_or_init(Instant::now);
         }
@@ -160,7 +163,7 @@ struct Forget<'a> {
 
 impl Drop for Forget<'_> {
     fn drop(&mut self) {
-        self.pipe.intake.calls.remove(self.id);
+        self.pipe.intake.calls.cancelled(self.id);
     }
 }
 
@@ -193,7 +196,7 @@ impl PipeCall {
 
     fn cancel(&mut self, why: &Cancel) {
         if let Some((id, _)) = self.open.take()
-            && self.pipe.intake.calls.remove(id).is_some()
+            && self.pipe.intake.calls.cancelled(id)
         {
             self.pipe.notify("notifications/cancelled", Some(&cancelled_params(id, Some(why))));
         }

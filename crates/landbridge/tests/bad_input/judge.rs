@@ -1,5 +1,7 @@
 //! What an answer to bad input may look like.
 
+use std::collections::BTreeMap;
+
 use lb_peers::raw::http::Response;
 use serde::Deserialize;
 use serde_json::Value;
@@ -81,13 +83,35 @@ pub fn answer(text: &[u8], id: Option<&str>) -> Kind {
 
 /// The id of a request as written, if it is one that an answer can carry.
 pub fn id_of(body: &[u8]) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Id<'a> {
-        #[serde(borrow)]
-        id: Option<&'a RawValue>,
+    let id = members(body)?.remove("id")?;
+    id.starts_with(|first: char| first == '"' || first == '-' || first.is_ascii_digit()).then_some(id)
+}
+
+/// The members of an object as written. Their names may hold halves of surrogate pairs.
+pub fn members(body: &[u8]) -> Option<BTreeMap<String, String>> {
+    let mended = mended(body);
+    let members: BTreeMap<String, &RawValue> = serde_json::from_slice(&mended).ok()?;
+    let written = |value: &RawValue| {
+        let start = value.get().as_ptr().addr() - mended.as_ptr().addr();
+        Some(str::from_utf8(body.get(start..start + value.get().len())?).ok()?.to_owned())
+    };
+    members.into_iter().map(|(name, value)| Some((name, written(value)?))).collect()
+}
+
+/// The same text with every escaped surrogate as another character, in as many bytes.
+fn mended(body: &[u8]) -> Vec<u8> {
+    let mut mended = body.to_vec();
+    let mut at = 0;
+    while let Some(escape) = mended.get_mut(at..) {
+        match escape {
+            [b'\\', b'u', d @ (b'd' | b'D'), ..] => *d = b'0',
+            [b'\\', _, ..] => at += 1,
+            [] => break,
+            _ => {}
+        }
+        at += 1;
     }
-    let id = serde_json::from_slice::<Id<'_>>(body).ok()?.id?.get();
-    id.starts_with(|first: char| first == '"' || first == '-' || first.is_ascii_digit()).then(|| id.to_owned())
+    mended
 }
 
 /// The method and the name of a body, for the headers that repeat them.

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::judge::{Kind, answer, id_of};
+use crate::judge::{Kind, answer, id_of, members};
 use crate::world::{LANDBRIDGE, PATIENCE, WORDS, assert_calm, corpus, rss, times};
 
 const LINES: u64 = 2_500;
@@ -110,8 +110,8 @@ fn asks(line: &[u8]) -> Asks {
     if raw.get().starts_with('[') {
         return Asks::Batch;
     }
-    let Ok(members) = serde_json::from_slice::<BTreeMap<String, &RawValue>>(line) else { return Asks::Error };
-    let part = |name: &str| members.get(name).map(|value| value.get());
+    let Some(members) = members(line) else { return Asks::Error };
+    let part = |name: &str| members.get(name).map(String::as_str);
     let responds = part("result").or(part("error")).is_some() && part("method").is_none();
     let notifies = part("method").is_some_and(|method| method.starts_with('"')) && part("id").is_none();
     match id_of(line) {
@@ -142,6 +142,9 @@ async fn exchange(desk: &mut Desk, n: u64, line: &[u8]) -> Kind {
             Kind::Refused
         }
         (Asks::Answer(id), [one]) => {
+            // What the gateway itself cannot read has no id; what only the server cannot read has one.
+            let ours = ["Parse error: ", "Invalid Request: "].iter().any(|start| one.contains(start));
+            assert!(!is_odd(line) || ours || !one.contains("\"id\":null"), "{one} for {shown}");
             answer(one.as_bytes(), Some(id).filter(|_| !one.contains("\"id\":null")).map(String::as_str))
         }
         (Asks::Batch, [_] | []) => Kind::Error,
@@ -155,25 +158,24 @@ async fn exchange(desk: &mut Desk, n: u64, line: &[u8]) -> Kind {
     }
 }
 
-/// A bad line. What is JSON, but not to the fixture (halves of surrogate pairs, numbers that no double holds), is left
-/// out: on stdio the fixture cannot say which request it refuses.
+/// A bad line.
 fn line(rng: &mut Rng, corpus: &[Vec<u8>]) -> Vec<u8> {
-    loop {
-        let mut line = match rng.below(8) {
-            0 => generate::message(rng).into_bytes(),
-            1 => (0..rng.below(200)).map(|_| rng.byte()).collect(),
-            _ => {
-                let mut line = rng.pick(corpus);
-                damage(rng, &mut line, corpus, WORDS);
-                line
-            }
-        };
-        line.iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b' ');
-        let is_json = serde_json::from_slice::<&RawValue>(&line).is_ok();
-        if !is_json || serde_json::from_slice::<Value>(&line).is_ok() {
-            return line;
+    let mut line = match rng.below(8) {
+        0 => generate::message(rng).into_bytes(),
+        1 => (0..rng.below(200)).map(|_| rng.byte()).collect(),
+        _ => {
+            let mut line = rng.pick(corpus);
+            damage(rng, &mut line, corpus, WORDS);
+            line
         }
-    }
+    };
+    line.iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b' ');
+    line
+}
+
+/// Whether a line is JSON, but not to the fixture: halves of surrogate pairs, numbers that no double holds.
+fn is_odd(line: &[u8]) -> bool {
+    serde_json::from_slice::<&RawValue>(line).is_ok() && serde_json::from_slice::<Value>(line).is_err()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -181,11 +183,13 @@ async fn damaged_lines_are_answered_and_the_next_good_one_works() {
     let corpus = corpus();
     let started = std::time::Instant::now();
     let mut kinds: BTreeMap<Kind, u64> = BTreeMap::new();
+    let mut odd = 0;
     for (version, half) in [("2025-11-25", 0), ("2025-03-26", 1)] {
         let mut desk = Desk::open(version).await;
         let before = rss(desk.stdio.pid().expect("it runs"));
         for n in (half..times(LINES)).step_by(2) {
             let line = line(&mut Rng::new(SEED + n), &corpus);
+            odd += u64::from(is_odd(&line));
             *kinds.entry(exchange(&mut desk, n, &line).await).or_default() += 1;
             if n % 50 < 2 {
                 desk.works().await;
@@ -195,9 +199,49 @@ async fn damaged_lines_are_answered_and_the_next_good_one_works() {
         assert!(grown < 64 * 1024, "resident memory has grown by {grown} KiB");
         desk.end().await;
     }
-    eprintln!("{} lines, seed {SEED:#x}: {kinds:?} in {:.1?}", times(LINES), started.elapsed());
+    eprintln!("{} lines, {odd} of them odd, seed {SEED:#x}: {kinds:?} in {:.1?}", times(LINES), started.elapsed());
+    assert!(times(LINES) / 50 < odd, "hardly any line that the server cannot read: {odd}");
     assert_eq!(kinds.values().sum::<u64>(), times(LINES));
     assert!(kinds.get(&Kind::Refused) < Some(&(times(LINES) * 9 / 10)), "hardly any line was understood");
+}
+
+/// A server that cannot read a line cannot say whose it was. The caller once waited for its deadline.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_server_cannot_read_is_answered_under_its_own_id() {
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    let odd = [r#""\ud800""#, "1e400", r#"{"\udc00":1}"#, &deep];
+    let call = |id: &str, message: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":"{id}","method":"tools/call","params":{{"name":"echo","arguments":{{"message":{message}}}}}}}"#
+        )
+    };
+    let refused = |line: &str, id: &str| {
+        let want = format!(r#"{{"jsonrpc":"2.0","id":"{id}","error":{{"code":-32700,"#);
+        assert!(line.starts_with(&want), "{line}");
+    };
+    let mut desk = Desk::open("2025-11-25").await;
+    for message in odd {
+        refused(&desk.stdio.ask(&call("odd", message)).await.expect("an answer"), "odd");
+        desk.works().await;
+    }
+    // Several at once, and good ones between them, which are all answered as ever.
+    let messages: Vec<&str> = (0..40).map(|n| if n % 3 == 0 { odd[n % 4] } else { r#""hi""# }).collect();
+    for (n, message) in messages.iter().enumerate() {
+        desk.stdio.send(call(&n.to_string(), message).as_bytes()).await.expect("sent");
+    }
+    let mut answers = BTreeMap::new();
+    for _ in &messages {
+        let line = desk.stdio.text().await.expect("an answer");
+        answers.insert(id_of(line.as_bytes()).expect("an id"), line);
+    }
+    for (n, message) in messages.iter().enumerate() {
+        let line = answers.get(&format!("\"{n}\"")).unwrap_or_else(|| panic!("no answer to {n}: {answers:?}"));
+        match *message {
+            r#""hi""# => assert!(line.ends_with(r#""result":{"content":[{"type":"text","text":"hi"}]}}"#), "{line}"),
+            _ => refused(line, &n.to_string()),
+        }
+    }
+    desk.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

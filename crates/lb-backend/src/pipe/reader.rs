@@ -76,7 +76,7 @@ impl Reader {
         tracing::warn!(limit = LINE_BYTES_MAX, "server sent a line that is too long");
         let calls = &self.pipe.intake.calls;
         let error = ErrorBody::new(code::INTERNAL_ERROR, "the server's answer is longer than 16 MiB", None);
-        match too_long.id.as_ref().and_then(Id::to_number).and_then(|id| calls.remove(id)) {
+        match too_long.id.as_ref().and_then(Id::to_number).and_then(|id| calls.answered(id)) {
             Some(slot) => slot.end(End::ours(Outcome::Error(error))),
             None => calls.close(&error.raw),
         }

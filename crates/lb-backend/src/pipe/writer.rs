@@ -24,6 +24,8 @@ struct State {
     /// `None` once closed.
     output: Option<Output>,
     backlog: BytesMut,
+    /// Lines so far.
+    lines: u64,
     /// The reader task, which flushes the backlog.
     flusher: Option<Waker>,
 }
@@ -52,11 +54,12 @@ impl WriteError {
 
 impl Writer {
     pub fn new(output: Output) -> Self {
-        Self(Mutex::new(State { output: Some(output), backlog: BytesMut::new(), flusher: None }))
+        Self(Mutex::new(State { output: Some(output), backlog: BytesMut::new(), lines: 0, flusher: None }))
     }
 
-    /// Writes one line, or queues what does not fit behind what already waits.
-    pub fn send(&self, line: Line) -> Result<(), WriteError> {
+    /// Writes one line, or queues what does not fit behind what already waits. `placed` hears its place in the order of
+    /// lines, before anybody can have read it.
+    pub fn send(&self, line: Line, placed: impl FnOnce(u64)) -> Result<(), WriteError> {
         let mut state = self.0.lock();
         if state.output.is_none() {
             return Err(WriteError::Closed);
@@ -64,6 +67,8 @@ impl Writer {
         if BACKLOG_MAX < state.backlog.len() + line.as_bytes().len() {
             return Err(WriteError::Full);
         }
+        state.lines += 1;
+        placed(state.lines);
         let done = if state.backlog.is_empty() { state.write_now(line.as_bytes())? } else { 0 };
         state.queue(line.as_bytes(), done);
         let waker = if state.backlog.is_empty() { None } else { state.flusher.take() };
