@@ -321,13 +321,11 @@ pub enum Isolation {
     Session,
     /// All sessions use the same one.
     Shared,
-    /// Every call has its own.
-    Call,
 }
 
 impl Isolation {
     /// Every way, in the order in which they are explained.
-    pub const ALL: [Self; 3] = [Self::Session, Self::Shared, Self::Call];
+    pub const ALL: [Self; 2] = [Self::Session, Self::Shared];
 
     /// The word a config file has for it.
     #[must_use]
@@ -335,7 +333,6 @@ impl Isolation {
         match self {
             Self::Session => "session",
             Self::Shared => "shared",
-            Self::Call => "call",
         }
     }
 

@@ -59,6 +59,20 @@ conf/mcp.json:15:16: mcpServers.nothing: must be an object, not null
 "#);
 }
 
+/// A word that would do something else than it says must not pass.
+#[test]
+fn isolation_has_two_words() {
+    assert_snapshot!(refused(r#"{"mcpServers": {
+  "a": {"command": "a", "isolation": "call"},
+  "b": {"command": "b", "isolation": "Shared"}
+}}"#), @r#"
+conf/mcp.json:2:38: mcpServers.a.isolation: unknown value "call"
+  hint: one of session, shared
+conf/mcp.json:3:38: mcpServers.b.isolation: unknown value "Shared"
+  hint: did you mean "shared"?
+"#);
+}
+
 #[test]
 fn types_that_do_not_fit() {
     assert_snapshot!(refused(r#"{"servers": [
