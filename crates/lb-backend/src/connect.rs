@@ -225,24 +225,37 @@ impl Connector {
     pub async fn connect(&self, wish: &Wish) -> Result<Arc<Connection>, ConnectError> {
         let life = *self.life.lock();
         match life {
-            Life::GaveUp { crashes } => {
+            Life::GaveUp { crashes, until } if until.is_none_or(|until| Instant::now() < until) => {
                 let (last, stderr) = self.last_words.lock().clone();
-                return Err(ConnectError::GaveUp { crashes, last, stderr });
+                let again = until.map(|until| until.saturating_duration_since(Instant::now()));
+                return Err(ConnectError::GaveUp { crashes, again, last, stderr });
             }
             Life::Backoff { until, .. } => tokio::time::sleep_until(until.into()).await,
-            Life::Stopped | Life::Running { .. } => {}
+            Life::Stopped | Life::Running { .. } | Life::GaveUp { .. } => {}
         }
         if self.server.environment.tasks.is_stopping() {
             return Err(ConnectError::Stopping);
         }
         *self.life.lock() = life.started(Instant::now());
         let result = self.server.connect(wish).await;
-        match &result {
-            Err(ConnectError::Exited { exit, stderr }) => self.crashed(Instant::now(), (exit.clone(), stderr.clone())),
-            Err(ConnectError::Spawn(why)) => self.crashed(Instant::now(), (why.clone(), String::new())),
-            _ => {}
+        if let Err(error) = &result {
+            self.failed(life, error);
         }
         result
+    }
+
+    /// An attempt to connect has failed.
+    fn failed(&self, before: Life, error: &ConnectError) {
+        let words = match (error, before) {
+            (ConnectError::Exited { exit, stderr }, _) => (exit.clone(), stderr.clone()),
+            (ConnectError::Spawn(why), _) => (why.clone(), String::new()),
+            // No attempt at all.
+            (ConnectError::TooManyChildren(_) | ConnectError::Stopping, _) => return *self.life.lock() = before,
+            // The one attempt of a server that was given up.
+            (error, Life::GaveUp { .. }) => (error.to_string(), String::new()),
+            _ => return,
+        };
+        self.crashed(Instant::now(), words);
     }
 
     /// A connection that this made has died by itself.

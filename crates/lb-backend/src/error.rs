@@ -1,5 +1,7 @@
 //! Why a server could not be reached or did not answer, in words for whoever has to mend it.
 
+use std::time::Duration;
+
 use lb_exchange::ErrorBody;
 use lb_wire::revision::code;
 use lb_wire::{Raw, compose};
@@ -55,10 +57,12 @@ pub enum ConnectError {
     #[error("the server did not answer within {0} s")]
     Timeout(u64),
     /// It crashed too often and is left alone.
-    #[error("the server crashed {} and is not started again; last: {last}", times(*crashes))]
+    #[error("the server crashed {} and is not started again{}; last: {last}", times(*crashes), pause(*again))]
     GaveUp {
         /// How often in a row.
         crashes: u32,
+        /// After what time it is; `None` for never.
+        again: Option<Duration>,
         /// How it ended last.
         last: String,
         /// The last lines it wrote to stderr.
@@ -83,6 +87,11 @@ pub enum EraError {
 
 fn times(count: u32) -> String {
     if count == 1 { "once".to_owned() } else { format!("{count} times in a row") }
+}
+
+fn pause(again: Option<Duration>) -> String {
+    // Rounded up: whoever waits that long finds it tried.
+    again.map(|again| format!(" for {} s", again.as_secs() + 1)).unwrap_or_default()
 }
 
 fn tail(text: &str) -> String {

@@ -27,8 +27,13 @@ pub enum Life {
     GaveUp {
         /// Crashes in a row.
         crashes: u32,
+        /// When one more start is worth a try; `None` for never.
+        until: Option<Instant>,
     },
 }
+
+/// Shortest time for which a server is left alone that was given up, however short its waits are.
+const COOL_DOWN_MIN: Duration = Duration::from_secs(1);
 
 impl Life {
     /// It is started now.
@@ -36,7 +41,7 @@ impl Life {
     pub fn started(self, now: Instant) -> Self {
         let crashes = match self {
             Self::Stopped => 0,
-            Self::Running { crashes, .. } | Self::Backoff { crashes, .. } | Self::GaveUp { crashes } => crashes,
+            Self::Running { crashes, .. } | Self::Backoff { crashes, .. } | Self::GaveUp { crashes, .. } => crashes,
         };
         Self::Running { crashes, since: now }
     }
@@ -50,8 +55,11 @@ impl Life {
             Self::Running { since, .. } if policy.healthy_after <= now.duration_since(since) => 1,
             Self::Running { crashes, .. } | Self::Backoff { crashes, .. } => crashes + 1,
         };
-        if !policy.enabled || policy.attempts_max < crashes {
-            return Self::GaveUp { crashes };
+        if !policy.enabled {
+            return Self::GaveUp { crashes, until: None };
+        }
+        if policy.attempts_max < crashes {
+            return Self::GaveUp { crashes, until: Some(now + policy.delay_max.max(COOL_DOWN_MIN)) };
         }
         // The first restart is immediate for whoever calls next: a single crash is no pattern.
         let delay = if crashes == 1 { Duration::ZERO } else { policy.delay(crashes - 1).mul_f64(jitter) };
@@ -77,7 +85,11 @@ mod tests {
             assert_eq!(until - start, Duration::from_secs(want_wait));
             life = life.started(start);
         }
-        assert_eq!(life.crashed(&policy, start, 1.0), Life::GaveUp { crashes: 4 });
+        let given_up = |crashes, at| Life::GaveUp { crashes, until: Some(at + policy.delay_max) };
+        assert_eq!(life.crashed(&policy, start, 1.0), given_up(4, start));
+        // One more attempt after a while, and no second one if that fails.
+        let again = start + policy.delay_max;
+        assert_eq!(given_up(4, start).started(again).crashed(&policy, again, 1.0), given_up(5, again));
         let later = start + policy.healthy_after;
         assert!(matches!(life.crashed(&policy, later, 1.0), Life::Backoff { crashes: 1, .. }));
     }
@@ -86,6 +98,6 @@ mod tests {
     fn without_restarts_the_first_crash_is_the_last() {
         let policy = Restart { enabled: false, ..policy() };
         let now = Instant::now();
-        assert_eq!(Life::Stopped.started(now).crashed(&policy, now, 1.0), Life::GaveUp { crashes: 1 });
+        assert_eq!(Life::Stopped.started(now).crashed(&policy, now, 1.0), Life::GaveUp { crashes: 1, until: None });
     }
 }

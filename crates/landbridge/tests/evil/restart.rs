@@ -57,6 +57,7 @@ async fn restarts_wait_longer_each_time_and_then_end() {
             assert!(message.starts_with("it: ") && message.contains("4 times"), "it counts the crashes: {message}");
             assert!(message.contains("exit code 3") || message.contains("code 3"), "it names the last one: {message}");
             assert!(data["stderr"].as_str().is_some_and(|stderr| stderr.contains("evil: ready")), "{data}");
+            assert!(message.contains("not started again for "), "it says when to come back: {message}");
             assert!(answer.took < Duration::from_millis(500), "nobody waits for what is given up: {:?}", answer.took);
         }
         assert_eq!(starts(folder.path()).len(), 4, "{era:?}: it is left alone");
@@ -76,8 +77,33 @@ async fn without_restarts_the_first_crash_is_the_last() {
     let mut client = Client::open(&gateway, "it", Era::Legacy).await;
     crash(&mut client).await;
     let (message, _) = client.call("calm", json!({})).await.error("crash_loop");
-    assert!(message.contains("code 3"), "{message}");
+    assert!(message.contains("code 3") && message.contains("not started again;"), "{message}");
     assert_eq!(starts(folder.path()).len(), 1);
+}
+
+/// It was once left alone until the gateway was restarted.
+#[tokio::test]
+async fn a_server_that_was_given_up_is_tried_once_more_after_a_while() {
+    for era in [Era::Legacy, Era::Modern] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let policy = json!({ "maxAttempts": 1, "baseDelayMs": 0, "maxDelayMs": 1500 });
+        let gateway =
+            Gateway::serve(LANDBRIDGE, json!({ "it": counted(folder.path(), "die-before-reply", &policy) })).await;
+        let mut client = Client::open(&gateway, "it", era).await;
+        for _ in 0..2 {
+            crash(&mut client).await;
+        }
+        for attempts in [3, 4] {
+            client.call("calm", json!({})).await.error("crash_loop");
+            assert_eq!(starts(folder.path()).len(), attempts - 1, "{era:?}: it is left alone");
+            tokio::time::sleep(Duration::from_millis(1600)).await;
+            client.calm("after a while").await;
+            crash(&mut client).await;
+            let (message, _) = client.call("calm", json!({})).await.error("crash_loop");
+            assert!(message.contains(&format!("{attempts} times")), "one attempt only: {message}");
+            assert_eq!(starts(folder.path()).len(), attempts, "{era:?}");
+        }
+    }
 }
 
 /// The wait begins when the child dies, not when somebody calls again.
@@ -140,7 +166,7 @@ async fn a_minute_of_health_resets_the_count() {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let policy = json!({ "maxAttempts": 1, "baseDelayMs": 0 });
+    let policy = json!({ "maxAttempts": 1, "baseDelayMs": 0, "maxDelayMs": 600_000 });
     let gateway =
         Gateway::serve(LANDBRIDGE, json!({ "it": counted(folder.path(), "die-before-reply", &policy) })).await;
     let mut healthy = Client::open(&gateway, "it", Era::Legacy).await;
