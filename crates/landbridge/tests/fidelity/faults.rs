@@ -4,25 +4,24 @@
 //! them a middle that alters what it passes on. Client, server and judgement are those of the other tests. Each fault
 //! changes nothing but what it is about: white space stays where it was.
 
+mod middle;
+
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use lb_backend::Environment;
-use lb_exchange::{
-    BoxFuture, Call, Driver, End, Exchange, Hello, Middle, Mount, Outcome, Principal, Refusal, Seat, Step, Tasks,
-    Welcome,
-};
+use lb_exchange::Tasks;
 use lb_front::Front;
 use lb_gateway::{Gateway, Limits};
 use lb_peers::harness::config;
-use lb_wire::{Message, Raw, compose};
+use lb_wire::Raw;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
+use self::middle::Faulty;
 use crate::case::{Era, Wire};
 use crate::check::{Seen, check};
 use crate::paths::{self, Server};
-use crate::{client, json};
+use crate::{LANDBRIDGE, client, json};
 
 /// What a gateway may get wrong.
 #[derive(Clone, Copy, Debug)]
@@ -42,21 +41,52 @@ enum Way {
     Back,
 }
 
+/// A way through the gateway, from a client over HTTP.
+struct Path {
+    era: Era,
+    behind: Wire,
+}
+
+const MODERN_HTTP: Path = Path { era: Era::Modern, behind: Wire::Http };
+const MODERN_STDIO: Path = Path { era: Era::Modern, behind: Wire::Stdio };
+const LEGACY_HTTP: Path = Path { era: Era::Legacy, behind: Wire::Http };
+
 #[tokio::test]
-async fn planted_faults_are_caught_on_the_way_to_the_server() {
-    for (fault, seen) in FAULTS {
-        let verdict = run(fault, Way::There).await;
-        assert_eq!(verdict.is_err(), seen, "{fault:?}: {verdict:?}");
-        assert!(verdict.is_ok() || verdict.as_ref().is_err_and(|why| why.contains("params")), "{verdict:?}");
-    }
+async fn planted_faults_are_caught_on_the_way_to_a_modern_http_server() {
+    caught(&MODERN_HTTP, Way::There).await;
 }
 
 #[tokio::test]
-async fn planted_faults_are_caught_on_the_way_to_the_client() {
+async fn planted_faults_are_caught_on_the_way_from_a_modern_http_server() {
+    caught(&MODERN_HTTP, Way::Back).await;
+}
+
+#[tokio::test]
+async fn planted_faults_are_caught_on_the_way_to_a_modern_stdio_server() {
+    caught(&MODERN_STDIO, Way::There).await;
+}
+
+#[tokio::test]
+async fn planted_faults_are_caught_on_the_way_from_a_modern_stdio_server() {
+    caught(&MODERN_STDIO, Way::Back).await;
+}
+
+#[tokio::test]
+async fn planted_faults_are_caught_on_the_way_to_a_legacy_http_server() {
+    caught(&LEGACY_HTTP, Way::There).await;
+}
+
+#[tokio::test]
+async fn planted_faults_are_caught_on_the_way_from_a_legacy_http_server() {
+    caught(&LEGACY_HTTP, Way::Back).await;
+}
+
+async fn caught(path: &Path, way: Way) {
+    let place = if way == Way::There { "params" } else { "answer" };
     for (fault, seen) in FAULTS {
-        let verdict = run(fault, Way::Back).await;
+        let verdict = run(path, fault, way).await;
         assert_eq!(verdict.is_err(), seen, "{fault:?}: {verdict:?}");
-        assert!(verdict.is_ok() || verdict.as_ref().is_err_and(|why| why.contains("answer")), "{verdict:?}");
+        assert!(verdict.is_ok() || verdict.as_ref().is_err_and(|why| why.contains(place)), "{verdict:?}");
     }
 }
 
@@ -70,22 +100,22 @@ const FAULTS: [(Fault, bool); 6] = [
     (Fault::Minified, true),
 ];
 
-async fn run(fault: Fault, way: Way) -> Result<(), String> {
-    let (seed, cases, era) = (paths::seed(), 200, Era::Modern);
+async fn run(path: &Path, fault: Fault, way: Way) -> Result<(), String> {
+    let (seed, cases, era) = (paths::seed(), 200, path.era);
     let requests = paths::requests(seed, cases, era, Wire::Http);
-    let server = Server::start(era, Wire::Http, paths::replies(seed, cases, era, Wire::Http)).await;
+    let server = Server::start(era, path.behind, paths::replies(seed, cases, era, path.behind)).await;
     let tasks = Tasks::default();
     let (_folder, file) = config(&server.config);
     let specs = lb_config::load(&file).expect("a good config").servers;
-    let supervisor = lb_process::own_supervisor().expect("a path");
     let environment = Environment {
-        supervisor,
+        supervisor: LANDBRIDGE.into(),
         embedded: Arc::default(),
         tasks: tasks.clone(),
         children: Arc::new(Semaphore::new(1)),
     };
     let gateway = Gateway::new(specs, &environment, Limits::default()).map_err(|_| "no gateway")?;
-    let front = Front::new(Arc::new(Faulty { gateway, fault, way }), lb_front::Settings::default());
+    let middle = Faulty { gateway: gateway.clone(), fault, way };
+    let front = Front::new(Arc::new(middle), lb_front::Settings::default());
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let serve =
@@ -94,6 +124,7 @@ async fn run(fault: Fault, way: Way) -> Result<(), String> {
         () = serve => panic!("it serves for ever"),
         answers = client::over_http(address, "/mcp/server/it", era, &requests) => answers,
     };
+    gateway.close().await;
     tasks.stop();
     let (record, replies) = (server.record(), &server.replies);
     let seen = Seen {
@@ -102,68 +133,10 @@ async fn run(fault: Fault, way: Way) -> Result<(), String> {
         record: &record,
         answers: &answers,
         loose: None,
-        behind: Wire::Http,
+        behind: path.behind,
         is_bridged: false,
     };
     check(&seen)
-}
-
-struct Faulty {
-    gateway: Gateway,
-    fault: Fault,
-    way: Way,
-}
-
-impl Middle for Faulty {
-    fn open(&self, mut call: Call) -> Exchange {
-        if self.way == Way::There {
-            let body = call.message.body().expect("a call has params");
-            let id = call.message.id().expect("a call has an id");
-            let altered = compose::request(id, call.message.method(), Some(&self.fault.plant(&body)));
-            call.message = Message::scan(altered.bytes().clone()).expect("still a message");
-        }
-        let inner = self.gateway.open(call);
-        let remote = inner.remote().clone();
-        let fault = if self.way == Way::Back { self.fault } else { Fault::None };
-        Exchange::new(Altered { inner, fault }, remote)
-    }
-
-    fn begin(&self, hello: Hello) -> BoxFuture<'_, Result<Welcome, Refusal>> {
-        self.gateway.begin(hello)
-    }
-
-    fn seat(&self, id: &str, mount: &Mount, who: &Principal) -> Option<Arc<dyn Seat>> {
-        self.gateway.seat(id, mount, who)
-    }
-
-    fn adopt(&self, pump: BoxFuture<'static, ()>) {
-        self.gateway.adopt(pump);
-    }
-
-    fn servers(&self) -> Vec<String> {
-        self.gateway.servers()
-    }
-
-    fn has(&self, mount: &Mount) -> bool {
-        self.gateway.has(mount)
-    }
-}
-
-struct Altered {
-    inner: Exchange,
-    fault: Fault,
-}
-
-impl Driver for Altered {
-    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
-        self.inner.poll_step(cx).map(|step| match step {
-            Step::End(End { outcome: Outcome::Result(raw), era, receipt, feed_mark }) => {
-                let outcome = Outcome::Result(self.fault.plant(&raw));
-                Step::End(End { outcome, era, receipt, feed_mark })
-            }
-            step => step,
-        })
-    }
 }
 
 impl Fault {
