@@ -1,7 +1,6 @@
 //! Where a server is: its address, TLS, the headers of every request, and the connections that are open to it.
 
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -144,7 +143,7 @@ impl Endpoint {
     /// Cancel safe: dropping it closes the connection.
     pub async fn send(self: &Arc<Self>, request: Outgoing) -> Result<Reply, SendError> {
         let mut request = request;
-        while let Some(conn) = std::future::poll_fn(|cx| Poll::Ready(self.pool.take(cx))).await {
+        while let Some(conn) = self.pool.take() {
             request = match self.send_on(conn, request).await? {
                 Ok(reply) => return Ok(reply),
                 Err(unsent) => unsent,

@@ -1,6 +1,5 @@
 //! Idle connections to one server, newest first, each kept for a while.
 
-use std::task::Context;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -37,7 +36,7 @@ struct Idle {
 
 impl Pool {
     /// The connection used last, if one is idle. It may have been closed by the server meanwhile.
-    pub fn take(&self, cx: &mut Context<'_>) -> Option<Box<Conn>> {
+    pub fn take(&self) -> Option<Box<Conn>> {
         let now = Instant::now();
         let mut state = self.0.lock();
         let mut at = state.idle.len();
@@ -46,7 +45,7 @@ impl Pool {
             let Some(idle) = state.idle.get_mut(at) else { continue };
             let ended = match &mut idle.rest {
                 None => Some(true),
-                Some(rest) => rest.ended(&mut idle.conn, cx),
+                Some(rest) => rest.ended(&mut idle.conn),
             };
             let usable = ended == Some(true) && now < idle.until;
             if ended.is_none() && now < idle.until {

@@ -189,8 +189,17 @@ impl Reply {
 pub struct Rest(Incoming);
 
 impl Rest {
-    /// Whether the body has ended and its connection can be used: `None` when it goes on.
-    pub fn ended(&mut self, conn: &mut Conn, cx: &mut Context<'_>) -> Option<bool> {
+    /// Whether the body has ended and its connection can be used: `None` when it goes on. Nobody is woken when it ends.
+    pub fn ended(&mut self, conn: &mut Conn) -> Option<bool> {
+        let bell = conn.bell().clone();
+        let look = |cx: &mut Context<'_>| self.look(conn, cx).map_or(Poll::Pending, Poll::Ready);
+        match bell.poll(&mut Context::from_waker(Waker::noop()), look) {
+            Poll::Ready(usable) => Some(usable),
+            Poll::Pending => None,
+        }
+    }
+
+    fn look(&mut self, conn: &mut Conn, cx: &mut Context<'_>) -> Option<bool> {
         let over = conn.drive(cx);
         loop {
             match Pin::new(&mut self.0).poll_frame(cx) {
