@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lb_config::{Loaded, Problem, parse_bytes, problems_json};
-use lb_testkit::generate::{self, Campaign, Rng, files};
+use lb_testkit::generate::{self, Campaign, Rng, corpus};
 use serde_json::Value;
 
 const CONFIG: u64 = 150_000;
@@ -45,10 +45,6 @@ const WORDS: &[&[u8]] = &[
     b"__",
     b"\xc3\xa9",
 ];
-
-fn corpus() -> Vec<Vec<u8>> {
-    files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/config"))
-}
 
 /// True when the file can be used.
 fn check(input: &[u8]) -> bool {
@@ -134,14 +130,14 @@ fn fresh(rng: &mut Rng) -> Vec<u8> {
 
 #[test]
 fn config_files_are_read_or_refused_with_a_place() {
-    let campaign = Campaign { name: "config", count: CONFIG, seed: 0xC0F1, corpus: &corpus(), words: WORDS };
+    let campaign = Campaign { name: "config", count: CONFIG, seed: 0xC0F1, corpus: &corpus("config"), words: WORDS };
     campaign.run(fresh, check);
 }
 
 #[test]
 fn the_whole_corpus_passes_the_check() {
     let mut usable = 0;
-    for input in corpus() {
+    for input in corpus("config") {
         let outcome = std::panic::catch_unwind(|| check(&input));
         assert!(outcome.is_ok(), "b\"{}\"", input.escape_ascii());
         usable += usize::from(outcome.is_ok_and(|good| good));

@@ -4,8 +4,10 @@
 //! panic, so that the input can be pasted into a test.
 
 mod campaign;
+mod corpus;
 
-pub use campaign::{Campaign, files};
+pub use campaign::Campaign;
+pub use corpus::{corpus, examples};
 
 /// A repeatable random source. The same seed gives the same numbers on every machine.
 #[derive(Clone, Debug)]

@@ -1,12 +1,11 @@
 //! A gateway with the fixture server behind it, and the proof that it is well afterwards.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lb_peers::harness::{Gateway, HttpPeer, peer};
 use lb_peers::raw::RawHttp;
 use lb_peers::raw::http::{Session, modern_meta};
-use lb_testkit::generate::files;
+use lb_testkit::generate;
 use serde_json::json;
 
 pub const LANDBRIDGE: &str = env!("CARGO_BIN_EXE_landbridge");
@@ -83,14 +82,10 @@ pub fn rss(pid: u32) -> u64 {
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
-fn repository(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
-}
-
 /// Messages to damage: our hard cases and the official examples. Endless streams are not among them.
 pub fn corpus() -> Vec<Vec<u8>> {
-    let mut all = files(&repository("fuzz/corpus/scan"));
-    all.extend(files(&repository("tests/schema/2026-07-28/examples")));
+    let mut all = generate::corpus("scan");
+    all.extend(generate::examples());
     let has = |input: &[u8], word: &[u8]| input.windows(word.len()).any(|part| part == word);
     all.retain(|input| has(input, b"\"jsonrpc\"") && !has(input, b"subscriptions/") && input.len() < 10_000);
     // Most of them are requests that the server behind answers with a result.

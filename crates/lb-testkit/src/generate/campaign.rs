@@ -1,7 +1,6 @@
 //! Many inputs against one parser, and what it made of them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::{Rng, damage};
@@ -82,27 +81,4 @@ impl Campaign<'_> {
         damage(&mut rng, &mut input, self.corpus, self.words);
         input
     }
-}
-
-/// Every file below a folder, in order of their names.
-///
-/// # Panics
-/// The folder cannot be read, or holds no file.
-#[must_use]
-pub fn files(folder: &Path) -> Vec<Vec<u8>> {
-    let mut files = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
-            let path = entry.expect("a folder can be read to its end").path();
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                files.push(path);
-            }
-        }
-    }
-    files.sort();
-    assert!(!files.is_empty(), "{} holds no file", folder.display());
-    files.iter().map(|path| std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))).collect()
 }

@@ -9,9 +9,7 @@ mod param;
 mod scan;
 mod sse;
 
-use std::path::Path;
-
-use lb_testkit::generate::{self, Campaign, Rng, files};
+use lb_testkit::generate::{self, Campaign, Rng, corpus, examples};
 
 /// Of the million, 150,000 are config files.
 const SCAN: u64 = 400_000;
@@ -94,14 +92,10 @@ const HEADER_WORDS: &[&[u8]] = &[
     b"\"",
 ];
 
-fn repository(path: &str) -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
-}
-
 /// The official examples, as messages where they are only a part of one, and our own hard cases.
 fn messages() -> Vec<Vec<u8>> {
-    let mut all = files(&repository("fuzz/corpus/scan"));
-    for example in files(&repository("tests/schema/2026-07-28/examples")) {
+    let mut all = corpus("scan");
+    for example in examples() {
         let text = String::from_utf8(example).expect("examples are text");
         let compact = serde_json::from_str::<serde_json::Value>(&text).expect("examples are JSON").to_string();
         for text in [text, compact] {
@@ -142,7 +136,7 @@ fn the_scan_reads_messages_as_serde_json_does() {
 
 #[test]
 fn the_event_stream_decoder_agrees_with_the_standard_read_literally() {
-    let corpus = files(&repository("fuzz/corpus/sse"));
+    let corpus = corpus("sse");
     let campaign = Campaign { name: "sse", count: SSE, seed: 0x55E, corpus: &corpus, words: SSE_WORDS };
     campaign.run(
         |rng| match rng.below(4) {
@@ -155,7 +149,7 @@ fn the_event_stream_decoder_agrees_with_the_standard_read_literally() {
 
 #[test]
 fn header_values_are_decoded_and_compared_exactly() {
-    let corpus = files(&repository("fuzz/corpus/header"));
+    let corpus = corpus("header");
     let campaign = Campaign { name: "header", count: HEADER, seed: 0x4EAD, corpus: &corpus, words: HEADER_WORDS };
     campaign.run(
         |rng| match rng.below(4) {
@@ -194,7 +188,7 @@ fn lines_come_out_as_they_went_in() {
 
 #[test]
 fn annotated_arguments_match_the_headers_made_from_them() {
-    let corpus = files(&repository("fuzz/corpus/param"));
+    let corpus = corpus("param");
     let campaign = Campaign { name: "param", count: PARAM, seed: 0xA46, corpus: &corpus, words: JSON_WORDS };
     campaign.run(
         |rng| {
@@ -215,7 +209,7 @@ fn the_whole_corpus_passes_every_check() {
         ("lines", lines::check),
         ("param", param::check),
     ] {
-        for input in files(&repository("fuzz/corpus").join(folder)) {
+        for input in corpus(folder) {
             let outcome = std::panic::catch_unwind(|| check(&input));
             assert!(outcome.is_ok(), "{folder}: b\"{}\"", input.escape_ascii());
         }
