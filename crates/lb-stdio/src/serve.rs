@@ -16,8 +16,6 @@ use crate::ends::{Input, Output, input, output};
 
 /// Longest line that is taken from a client.
 const LINE_BYTES_MAX: usize = 16 << 20;
-/// How much is read at once.
-const CHUNK: usize = 64 << 10;
 /// Bytes that wait to be written before more are made.
 const PENDING_MAX: usize = 256 << 10;
 
@@ -90,7 +88,6 @@ impl Pump {
                 None => {}
             }
             let buffer = self.lines.buffer();
-            buffer.reserve(CHUNK);
             match std::task::ready!(poll_read_buf(Pin::new(&mut *input), cx, buffer)) {
                 Ok(0) | Err(_) => {
                     self.finish();

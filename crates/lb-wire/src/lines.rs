@@ -7,6 +7,11 @@ use crate::raw::Id;
 
 /// How much of a line that is too long is searched for its id.
 const PREFIX: usize = 4096;
+/// How much room there is for reading at most.
+const CHUNK: usize = 64 << 10;
+/// And at least. Lines share the chunk they came in, so that making more room begins a new one; done for every read,
+/// each line would cost a chunk.
+const ROOM_MIN: usize = 8 << 10;
 
 /// Splits a stream into lines. Bytes go into [`Lines::buffer`], lines come out of [`Lines::next_line`].
 #[derive(Debug)]
@@ -32,8 +37,11 @@ impl Lines {
         Self { buffer: BytesMut::new(), searched: 0, line_bytes_max, skipping: false }
     }
 
-    /// Where bytes are read into, at its end.
+    /// Where bytes are read into, at its end, with room for some kilobytes.
     pub fn buffer(&mut self) -> &mut BytesMut {
+        if self.buffer.capacity() - self.buffer.len() < ROOM_MIN {
+            self.buffer.reserve(CHUNK);
+        }
         &mut self.buffer
     }
 
@@ -101,6 +109,24 @@ mod tests {
             }
             assert_eq!(got, [&b"one"[..], b"", b"two\r"], "chunks of {size}");
         }
+    }
+
+    #[test]
+    fn lines_that_are_kept_share_a_chunk_and_there_is_always_room() {
+        let mut lines = Lines::new(100);
+        let mut kept: Vec<Bytes> = Vec::new();
+        let mut chunks = 1;
+        for _ in 0..5000 {
+            assert!(lines.buffer().capacity() - lines.buffer().len() >= ROOM_MIN);
+            lines.buffer().extend_from_slice(&[b'x'; 49]);
+            lines.buffer().extend_from_slice(b"\n");
+            let line = lines.next_line().unwrap().unwrap();
+            let next = kept.last().map(|last| last.as_ptr().wrapping_add(last.len() + 1));
+            chunks += usize::from(next.is_some_and(|next| next != line.as_ptr()));
+            kept.push(line);
+        }
+        // 250,000 bytes in chunks of which the last 8 KiB stay unused.
+        assert_eq!(chunks, 5);
     }
 
     #[test]

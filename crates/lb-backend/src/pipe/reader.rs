@@ -15,8 +15,6 @@ use super::{Input, Pipe};
 
 /// Longest line that is taken from a server.
 const LINE_BYTES_MAX: usize = 16 << 20;
-/// How much is read at once.
-const CHUNK: usize = 64 << 10;
 /// Lines handled before other tasks get their turn.
 const LINES_PER_TURN: usize = 128;
 
@@ -61,7 +59,6 @@ impl Reader {
     /// Reads once; false at the end of input.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         let buffer = self.lines.buffer();
-        buffer.reserve(CHUNK);
         match std::task::ready!(poll_read_buf(Pin::new(&mut self.input), cx, buffer)) {
             Ok(read) => Poll::Ready(read != 0),
             Err(error) => {
