@@ -3,6 +3,9 @@
 mod handshake;
 mod open;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -6,6 +6,7 @@
 mod calls;
 mod child;
 mod connect;
+mod era;
 mod error;
 mod http;
 mod inbound;

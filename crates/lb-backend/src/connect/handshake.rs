@@ -7,6 +7,7 @@ use lb_wire::revision::{Era, Revision};
 use lb_wire::{Raw, compose};
 
 use super::{Started, Wish};
+use crate::era;
 use crate::error::{ConnectError, EraError};
 use crate::outbound;
 
@@ -26,27 +27,31 @@ pub fn hello(wish: &Wish) -> Raw {
     compose::object(&[("protocolVersion", &version), ("capabilities", &Raw::empty_object()), ("clientInfo", &info)])
 }
 
-/// Introduces us to a server on a pipe.
+/// Introduces us to a server on a pipe, and once more if it refuses our revision but names it among its own.
 pub async fn over_pipe(started: &Started, era: Era, wish: &Wish) -> Result<Raw, EraError> {
-    let (method, params, wait) = match era {
-        Era::Legacy => ("initialize", hello(wish), HANDSHAKE_MAX),
+    let (params, wait) = match era {
+        Era::Legacy => (hello(wish), HANDSHAKE_MAX),
         Era::Modern => {
             let meta = outbound::own_meta(wish.caller.client_info.as_ref(), &Raw::empty_object());
-            ("server/discover", compose::object(&[("_meta", &meta)]), PROBE_MAX)
+            (compose::object(&[("_meta", &meta)]), PROBE_MAX)
         }
     };
-    let answer = tokio::time::timeout(wait, started.pipe().request(method, Some(&params))).await;
-    let wrong = |error| if era == Era::Modern { EraError::WrongEra(error) } else { EraError::Failed(error) };
-    match answer {
-        Err(_) => Err(wrong(ConnectError::Timeout(wait.as_secs()))),
-        Ok(Outcome::Result(welcome)) if is_welcome(era, &welcome) => Ok(welcome),
-        Ok(Outcome::Result(_)) => Err(EraError::WrongEra(ConnectError::Handshake(format!("no {method} result")))),
-        Ok(Outcome::Error(_) | Outcome::Cancelled) if started.pipe().is_lost() => Err(wrong(exited(started).await)),
-        Ok(Outcome::Error(error)) => {
-            let message = error.raw.member("message").and_then(|raw| raw.to_text().map(|text| text.into_owned()));
-            let message = message.unwrap_or_else(|| "no reason given".to_owned());
-            Err(EraError::WrongEra(ConnectError::Refused { message, raw: error.raw }))
+    match introduce(started, era, &params, wait).await {
+        Err(error) if era == Era::Modern && era::contradicts_itself(&error) => {
+            introduce(started, era, &params, wait).await
         }
+        first => first,
+    }
+}
+
+async fn introduce(started: &Started, era: Era, params: &Raw, wait: Duration) -> Result<Raw, EraError> {
+    let request = started.pipe().request(era::first_method(era), Some(params));
+    let wrong = |error| if era == Era::Modern { EraError::WrongEra(error) } else { EraError::Failed(error) };
+    match tokio::time::timeout(wait, request).await {
+        Err(_) => Err(wrong(ConnectError::Timeout(wait.as_secs()))),
+        Ok(Outcome::Result(result)) => era::welcome(era, result),
+        Ok(Outcome::Error(_) | Outcome::Cancelled) if started.pipe().is_lost() => Err(wrong(exited(started).await)),
+        Ok(Outcome::Error(error)) => Err(era::refusal(era, error.raw)),
         Ok(Outcome::Cancelled) => Err(EraError::Failed(ConnectError::Stopping)),
     }
 }
@@ -54,14 +59,6 @@ pub async fn over_pipe(started: &Started, era: Era, wish: &Wish) -> Result<Raw, 
 async fn exited(started: &Started) -> ConnectError {
     let (exit, stderr) = started.last_words().await;
     ConnectError::Exited { exit, stderr }
-}
-
-/// Whether a result is the one that was asked for.
-pub fn is_welcome(era: Era, result: &Raw) -> bool {
-    match era {
-        Era::Legacy => result.member("protocolVersion").is_some(),
-        Era::Modern => result.member("supportedVersions").is_some(),
-    }
 }
 
 /// The revision that a server settled on.

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
-use lb_exchange::ErrorBody;
-use lb_wire::revision::{Era, Revision, code};
+use lb_wire::revision::Era;
 use lb_wire::{Id, Message, Raw, Shape, compose};
 
 use super::endpoint::{Endpoint, SendError};
@@ -14,6 +13,7 @@ use super::modern;
 use super::reply::{Events, Heard, Reply};
 use super::session::Session;
 use super::words;
+use crate::era;
 use crate::error::{ConnectError, EraError};
 use crate::outbound;
 
@@ -26,36 +26,17 @@ const FIRST_ID: u64 = 0;
 pub async fn initialize(endpoint: &Arc<Endpoint>, hello: &Raw, generation: u64) -> Result<(Raw, Session), EraError> {
     let request = compose::request(&Id::number(FIRST_ID), "initialize", Some(hello));
     let answer = introduce(endpoint, endpoint.headers().clone(), request).await?;
-    match answer.message() {
-        // A server that names a revision without `initialize` as what it settled on speaks that one.
-        Some((Shape::Result, welcome)) if settles_on(&welcome) == Some(Era::Modern) => {
-            Err(EraError::WrongEra(no_result("initialize")))
-        }
-        Some((Shape::Result, welcome)) if welcome.member("protocolVersion").is_some() => {
-            let id = Session::id_in(&answer.headers);
-            let session = Session::new(endpoint.clone(), id, &welcome, generation);
-            Ok((welcome, session))
-        }
-        Some((Shape::Result, _)) => Err(EraError::WrongEra(no_result("initialize"))),
-        Some((_, error)) => Err(EraError::WrongEra(refused(error))),
-        None => Err(answer.unreadable("initialize")),
-    }
+    let welcome = answer.welcome(Era::Legacy)?;
+    let session = Session::new(endpoint.clone(), Session::id_in(&answer.headers), &welcome, generation);
+    Ok((welcome, session))
 }
 
 /// Introduces us to a modern server, and once more if it refuses our revision but names it among its own.
 pub async fn discover(endpoint: &Arc<Endpoint>, client_info: Option<&Raw>) -> Result<Raw, EraError> {
-    let first = discover_once(endpoint, client_info).await;
-    let Err(
-        EraError::WrongEra(ConnectError::Refused { raw, .. }) | EraError::Failed(ConnectError::Refused { raw, .. }),
-    ) = &first
-    else {
-        return first;
-    };
-    let supported = unsupported(raw);
-    if supported.is_some_and(|data| speaks(&data, "supported", Era::Modern)) {
-        return discover_once(endpoint, client_info).await;
+    match discover_once(endpoint, client_info).await {
+        Err(error) if era::contradicts_itself(&error) => discover_once(endpoint, client_info).await,
+        first => first,
     }
-    first
 }
 
 async fn discover_once(endpoint: &Arc<Endpoint>, client_info: Option<&Raw>) -> Result<Raw, EraError> {
@@ -63,49 +44,7 @@ async fn discover_once(endpoint: &Arc<Endpoint>, client_info: Option<&Raw>) -> R
     let params = compose::object(&[("_meta", &meta)]);
     let request = compose::request(&Id::number(FIRST_ID), "server/discover", Some(&params));
     let headers = modern::headers(endpoint, "server/discover", None);
-    let answer = introduce(endpoint, headers, request).await?;
-    match answer.message() {
-        Some((Shape::Result, welcome)) if speaks(&welcome, "supportedVersions", Era::Modern) => Ok(welcome),
-        Some((Shape::Result, _)) => Err(EraError::WrongEra(no_result("server/discover"))),
-        Some((_, error)) => Err(refused_modern(error)),
-        None => Err(answer.unreadable("server/discover")),
-    }
-}
-
-/// The era of the revision that a server settled on, if we know it.
-fn settles_on(welcome: &Raw) -> Option<Era> {
-    Some(Revision::parse(welcome.member("protocolVersion")?.plain_str()?.as_bytes())?.era())
-}
-
-/// Whether a list of revisions names one of this era that we speak.
-fn speaks(object: &Raw, member: &str, era: Era) -> bool {
-    let named: Vec<String> = object.member(member).and_then(|list| list.read().ok()).unwrap_or_default();
-    named.iter().filter_map(|name| Revision::parse(name.as_bytes())).any(|revision| revision.era() == era)
-}
-
-/// Only a server that names no legacy revision proves that the other era is not worth a try.
-fn refused_modern(error: Raw) -> EraError {
-    let modern_only = unsupported(&error)
-        .is_some_and(|data| data.member("supported").is_some() && !speaks(&data, "supported", Era::Legacy));
-    let error = refused(error);
-    if modern_only { EraError::Failed(error) } else { EraError::WrongEra(error) }
-}
-
-/// What a server says about its revisions when it refuses ours.
-fn unsupported(error: &Raw) -> Option<Raw> {
-    let body = ErrorBody::from_server(error.clone());
-    error.member("data").filter(|_| body.code == code::UNSUPPORTED_VERSION)
-}
-
-fn refused(raw: Raw) -> ConnectError {
-    let message = raw.member("message");
-    let message =
-        message.as_ref().and_then(Raw::to_text).map_or("no reason given".to_owned(), |text| text.into_owned());
-    ConnectError::Refused { message, raw }
-}
-
-fn no_result(method: &str) -> ConnectError {
-    ConnectError::Handshake(format!("its answer is no {method} result"))
+    introduce(endpoint, headers, request).await?.welcome(Era::Modern)
 }
 
 /// An answer that may say something about the era: 2xx, or 4xx other than those about who and how often.
@@ -117,22 +56,17 @@ struct Answer {
 }
 
 impl Answer {
-    /// Its result or error.
-    fn message(&self) -> Option<(Shape, Raw)> {
-        let message = self.message.as_ref()?;
-        match message.shape() {
-            Shape::Result if !self.status.is_success() => None,
-            shape @ (Shape::Result | Shape::Error) => Some((shape, message.body()?)),
-            Shape::Request | Shape::Notification => None,
+    /// The welcome that it is, or what it says about the era.
+    fn welcome(&self, era: Era) -> Result<Raw, EraError> {
+        match self.message.as_ref().map(|message| (message.shape(), message.body())) {
+            Some((Shape::Result, Some(result))) if self.status.is_success() => era::welcome(era, result),
+            Some((Shape::Error, Some(error))) => Err(era::refusal(era, error)),
+            _ if self.status.is_success() => Err(EraError::WrongEra(era::no_welcome(era))),
+            _ => {
+                let (status, body) = (self.status.as_u16(), words::excerpt(&self.page));
+                Err(EraError::WrongEra(ConnectError::Status { status, body }))
+            }
         }
-    }
-
-    fn unreadable(&self, method: &str) -> EraError {
-        EraError::WrongEra(if self.status.is_success() {
-            no_result(method)
-        } else {
-            ConnectError::Status { status: self.status.as_u16(), body: words::excerpt(&self.page) }
-        })
     }
 }
 
