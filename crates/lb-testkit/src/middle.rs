@@ -11,11 +11,13 @@ use lb_exchange::{
 use lb_wire::Message;
 use parking_lot::Mutex;
 use serde_json::json;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::words;
 
 type Play = Arc<dyn Fn(Call) -> Exchange + Send + Sync>;
+/// Lines that can be waited for.
+type Log = Arc<watch::Sender<Vec<String>>>;
 type MakeStreams = Box<dyn Fn() -> Arc<dyn Streams> + Send + Sync>;
 
 /// Answers by scripts, and writes down what happened to them.
@@ -24,7 +26,7 @@ pub struct ScriptedMiddle {
     seats: Mutex<HashMap<String, Arc<ScriptedSeat>>>,
     make_streams: MakeStreams,
     refusal: Mutex<Option<Refusal>>,
-    log: Arc<Mutex<Vec<String>>>,
+    log: Log,
     tasks: Tasks,
 }
 
@@ -84,16 +86,22 @@ impl ScriptedMiddle {
 
     /// What happened so far: `open x`, then `end x` or `drop x`; `note x`; `adopt`.
     pub fn log(&self) -> Vec<String> {
-        self.log.lock().clone()
+        self.log.borrow().clone()
     }
 
     /// Waits until something has happened.
     ///
     /// Cancel safe: yes.
     pub async fn happened(&self, what: &str) {
-        while !self.log.lock().iter().any(|line| line == what) {
-            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-        }
+        self.happened_times(what, 1).await;
+    }
+
+    /// Waits until something has happened this often.
+    ///
+    /// Cancel safe: yes.
+    pub async fn happened_times(&self, what: &str, times: usize) {
+        let often = |log: &Vec<String>| times <= log.iter().filter(|line| *line == what).count();
+        drop(self.log.subscribe().wait_for(often).await);
     }
 
     fn play(&self, call: Call) -> Exchange {
@@ -144,7 +152,7 @@ impl Middle for ScriptedMiddle {
     }
 
     fn adopt(&self, pump: BoxFuture<'static, ()>) {
-        self.log.lock().push("adopt".into());
+        write(&self.log, "adopt");
         self.tasks.spawn(pump);
     }
 
@@ -169,7 +177,7 @@ pub struct ScriptedSeat {
     streams: Arc<dyn Streams>,
     plays: HashMap<String, Play>,
     listener: Mutex<Option<mpsc::Sender<Step>>>,
-    log: Arc<Mutex<Vec<String>>>,
+    log: Log,
     over: Mutex<bool>,
 }
 
@@ -207,7 +215,7 @@ impl Seat for ScriptedSeat {
     }
 
     fn notified(&self, message: Message) {
-        self.log.lock().push(format!("note {}", message.method()));
+        write(&self.log, format!("note {}", message.method()));
     }
 
     fn listen(&self) -> Exchange {
@@ -225,20 +233,24 @@ impl Seat for ScriptedSeat {
         *self.over.lock() = true;
         self.listener.lock().take();
         self.desk.clear(&why);
-        self.log.lock().push("session end".into());
+        write(&self.log, "session end");
     }
+}
+
+fn write(log: &Log, line: impl Into<String>) {
+    log.send_modify(|lines| lines.push(line.into()));
 }
 
 /// Writes down what became of a script.
 struct Guard {
-    log: Arc<Mutex<Vec<String>>>,
+    log: Log,
     title: String,
     ended: bool,
 }
 
 impl Guard {
-    fn new(log: Arc<Mutex<Vec<String>>>, title: &str) -> Self {
-        log.lock().push(format!("open {title}"));
+    fn new(log: Log, title: &str) -> Self {
+        write(&log, format!("open {title}"));
         Self { log, title: title.to_owned(), ended: false }
     }
 
@@ -250,6 +262,6 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         let what = if self.ended { "end" } else { "drop" };
-        self.log.lock().push(format!("{what} {}", self.title));
+        write(&self.log, format!("{what} {}", self.title));
     }
 }

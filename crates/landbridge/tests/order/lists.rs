@@ -108,13 +108,14 @@ async fn a_list_is_new_although_its_notification_is_late() {
         let mut ear = client.again().await;
         assert_eq!(ear.get(None).await.status(), 200);
         // The gateway listens once it has opened the stream of its own.
-        while script.seen().iter().all(|seen| seen.verb != "GET") {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
-        // Kept from the second time on, whenever the reply to that GET has been read.
-        for _ in 0..3 {
+        script.until("GET").await;
+        // Kept as soon as the reply to that GET has been read.
+        let asked = || script.methods().iter().filter(|method| *method == "tools/list").count();
+        let mut lists = 0;
+        while lists == asked() {
             assert_eq!(names(&list(&mut client).await), ["old"], "{isolation}");
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            lists += 1;
+            assert!(lists < 1_000, "{isolation}: the list is never kept");
         }
         client.call("change", json!({})).await;
         assert_eq!(names(&list(&mut client).await), ["new"], "{isolation}: stale");

@@ -1,11 +1,12 @@
 //! HTTP servers that follow a script, for what no well-behaved server does.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::time::Duration;
 
 use lb_peers::raw::http1::{Conn, response, response_head};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
 use crate::client::MODERN;
@@ -33,7 +34,7 @@ pub enum Act {
 /// A scripted server on a free port. Dropping it ends it.
 pub struct Script {
     pub url: String,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<watch::Sender<Vec<Seen>>>,
     _serving: JoinSet<()>,
 }
 
@@ -41,7 +42,7 @@ impl Script {
     pub async fn start(answer: impl Fn(&Seen) -> Vec<Act> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}/mcp", listener.local_addr().expect("an address"));
-        let seen = Arc::<Mutex<Vec<Seen>>>::default();
+        let seen = Arc::<watch::Sender<Vec<Seen>>>::default();
         let (record, answer) = (seen.clone(), Arc::new(answer));
         let mut serving = JoinSet::new();
         serving.spawn(async move {
@@ -61,7 +62,15 @@ impl Script {
 
     /// Everything that came.
     pub fn seen(&self) -> Vec<Seen> {
-        self.seen.lock().expect("no panic holds it").clone()
+        self.seen.borrow().clone()
+    }
+
+    /// Waits until a request has come by this HTTP method.
+    pub async fn until(&self, verb: &str) {
+        let mut seen = self.seen.subscribe();
+        let came = seen.wait_for(|all| all.iter().any(|seen| seen.verb == verb));
+        let came = tokio::time::timeout(Duration::from_secs(10), came).await;
+        assert!(came.is_ok(), "no {verb} came");
     }
 
     /// The config entry of this server.
@@ -70,14 +79,14 @@ impl Script {
     }
 }
 
-async fn serve(mut conn: Conn, record: &Mutex<Vec<Seen>>, answer: &(dyn Fn(&Seen) -> Vec<Act> + Send + Sync)) {
+async fn serve(mut conn: Conn, record: &watch::Sender<Vec<Seen>>, answer: &(dyn Fn(&Seen) -> Vec<Act> + Send + Sync)) {
     while let Ok(Some(head)) = conn.request_head().await {
         let Ok((body, true)) = conn.rest().await else { return };
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
         let method = body["method"].as_str().unwrap_or_default().to_owned();
         let last_event_id = head.header("last-event-id").map(str::to_owned);
         let seen = Seen { verb: head.method().to_owned(), method, body, last_event_id };
-        record.lock().expect("no panic holds it").push(seen.clone());
+        record.send_modify(|all| all.push(seen.clone()));
         for act in answer(&seen) {
             match act {
                 Act::Write(bytes) => {

@@ -1,18 +1,25 @@
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lb_http::Settings;
 use lb_testkit::{note, result, wait_for_cancel};
 use serde_json::json;
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 
 use crate::peer::*;
 
 #[tokio::test]
 async fn a_shutdown_lets_calls_end_and_closes_streams_that_have_none() {
     let server = Server::start().await;
-    server.middle.on("slow", |_, _| async {
-        tokio::time::sleep(Duration::from_millis(400)).await;
-        result(&json!("slow"))
+    let closed = Arc::new(Notify::new());
+    let go_on = closed.clone();
+    server.middle.on("slow", move |_, _| {
+        let closed = closed.clone();
+        async move {
+            closed.notified().await;
+            result(&json!("slow"))
+        }
     });
     let (mut peer, session) = server.seated("2025-11-25").await;
     let headers = [("Mcp-Session-Id", session.as_str())];
@@ -30,6 +37,7 @@ async fn a_shutdown_lets_calls_end_and_closes_streams_that_have_none() {
     assert!(idle.closed().await.is_empty());
     assert_eq!(listening.events_until("retry").await, "retry: 3000\n\n");
     assert!(listening.chunk().await.is_none(), "and then it ends");
+    go_on.notify_one();
     let response = peer.response().await;
     assert_eq!((response.json()["result"].as_str(), response.header("connection")), (Some("slow"), Some("close")));
     tokio::time::timeout(PATIENCE, server.stopped.cancelled()).await.unwrap();

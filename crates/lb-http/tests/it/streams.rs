@@ -5,6 +5,7 @@ use std::time::Duration;
 use lb_exchange::{End, Outcome, Receipt};
 use lb_testkit::{note, pause, raw, result, wait_for_cancel};
 use serde_json::json;
+use tokio::sync::Notify;
 
 use crate::peer::*;
 
@@ -84,23 +85,22 @@ async fn a_modern_client_that_leaves_cancels_its_call() {
     peer.send_post(&MODERN, &call.to_string()).await;
     assert_eq!(peer.response_head().await.status, 200);
     drop(peer);
-    let drops = || server.middle.log().iter().filter(|line| *line == "drop waits").count();
-    let twice = async {
-        while drops() < 2 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, twice).await.unwrap();
+    tokio::time::timeout(PATIENCE, server.middle.happened_times("drop waits", 2)).await.unwrap();
     assert!(!server.middle.log().contains(&"adopt".to_owned()));
 }
 
 #[tokio::test]
 async fn a_legacy_client_that_leaves_finds_its_call_again() {
     let server = Server::start().await;
-    server.middle.on("talks", |_, out| async move {
-        out.step(note("notifications/x", &json!({}))).await;
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        result(&json!("done"))
+    let alone = Arc::new(Notify::new());
+    let go_on = alone.clone();
+    server.middle.on("talks", move |_, out| {
+        let alone = alone.clone();
+        async move {
+            out.step(note("notifications/x", &json!({}))).await;
+            alone.notified().await;
+            result(&json!("done"))
+        }
     });
     let (mut peer, session) = server.seated("2025-11-25").await;
     let headers = [("Mcp-Session-Id", session.as_str())];
@@ -111,6 +111,7 @@ async fn a_legacy_client_that_leaves_finds_its_call_again() {
     let cursor = seen.lines().filter_map(|line| line.strip_prefix("id: ")).next_back().unwrap().to_owned();
     drop(peer);
     tokio::time::timeout(PATIENCE, server.middle.happened("adopt")).await.unwrap();
+    go_on.notify_one();
 
     let mut peer = server.connect().await;
     let resume = [("Mcp-Session-Id", session.as_str()), ("Last-Event-ID", &cursor)];
