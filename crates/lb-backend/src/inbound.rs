@@ -51,22 +51,30 @@ impl Intake {
     }
 
     fn answered(&self, message: &Message, whence: Whence) {
-        let id = match (message.id(), whence) {
-            (Some(id), _) => id.to_number(),
-            (None, Whence::Stream(id)) => Some(id),
-            (None, Whence::Shared) => return self.unreadable(message),
-        };
+        let Some(id) = message.id() else { return self.unreadable(message, whence) };
         // An id that we never gave out, or whose call is over, belongs to nobody: stale answers are dropped.
-        if let Some(slot) = id.and_then(|id| self.calls.answered(id)) {
+        if let Some(slot) = id.to_number().and_then(|id| self.calls.answered(id)) {
             slot.end(self.end_of(message, slot.names()));
         }
     }
 
-    /// An error that answers no id: the server could not read what we wrote.
-    fn unreadable(&self, message: &Message) {
+    /// An error that answers no id. It belongs to a request of ours only if the server could not read that; otherwise it
+    /// would have named it.
+    fn unreadable(&self, message: &Message, whence: Whence) {
         let end = self.end_of(message, &Names::default());
-        let parsing = matches!(&end.outcome, Outcome::Error(error) if error.code == code::PARSE_ERROR);
-        self.calls.unreadable(end, parsing);
+        let parsing = match &end.outcome {
+            Outcome::Error(error) if error.code == code::PARSE_ERROR => true,
+            Outcome::Error(error) if error.code == code::INVALID_REQUEST => false,
+            _ => return,
+        };
+        match whence {
+            Whence::Shared => self.calls.unreadable(end, parsing),
+            Whence::Stream(id) => {
+                if let Some(slot) = self.calls.answered(id) {
+                    slot.end(end);
+                }
+            }
+        }
     }
 
     /// The end that an answer stands for.
