@@ -58,7 +58,7 @@ pub async fn last_words(child: &Child) -> (Option<String>, String) {
 /// What open calls are told once its output has ended.
 async fn closed(server: String, child: Arc<Child>) -> Raw {
     let (exit, stderr) = last_words(&child).await;
-    error::closed(&server, exit.as_deref(), Some(&stderr))
+    error::closed(&format!("server {server:?}"), exit.as_deref(), Some(&stderr))
 }
 
 /// Ends a child: its input is closed by then.

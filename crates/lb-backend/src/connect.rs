@@ -99,7 +99,9 @@ impl Server {
     /// Its URL cannot be used.
     pub fn new(spec: Arc<ServerSpec>, environment: Environment) -> Result<Arc<Self>, ConnectError> {
         let endpoint = match &spec.target {
-            Target::Http { url, headers } => Some(Endpoint::new(url, headers, environment.tasks.clone())?),
+            Target::Http { url, headers } => {
+                Some(Endpoint::new(spec.name.as_str(), url, headers, environment.tasks.clone())?)
+            }
             Target::Child { .. } | Target::Embedded(_) => None,
         };
         Ok(Arc::new(Self { spec, environment, endpoint, eras: Mutex::default() }))
@@ -178,7 +180,8 @@ impl Server {
                 let make = self.environment.embedded.get(name);
                 let make = make.ok_or_else(|| ConnectError::Spawn(format!("no embedded server {name:?}")))?;
                 let (input, output) = tokio::io::split(make());
-                let error = crate::error::closed(self.spec.name.as_str(), None, None);
+                let called = format!("server {:?}", self.spec.name.as_str());
+                let error = crate::error::closed(&called, None, None);
                 let pipe = Pipe::open(Ends(Box::new(input), Box::new(output)), era, feed, tasks, async move { error });
                 Ok(child::Started { pipe, child: None })
             }

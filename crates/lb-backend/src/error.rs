@@ -101,6 +101,11 @@ fn tail(text: &str) -> String {
 impl ConnectError {
     /// What the client is told: -32603 with the reason, exit status and stderr as data.
     pub fn to_body(&self, server: &str) -> ErrorBody {
+        self.to_body_of(&format!("server {server:?}"))
+    }
+
+    /// The same, of a server that is called this.
+    pub fn to_body_of(&self, server: &str) -> ErrorBody {
         let (reason, exit, stderr) = match self {
             Self::Spawn(_) => ("spawn_failed", None, None),
             Self::Exited { exit, stderr } => ("backend_closed", Some(exit), Some(stderr)),
@@ -113,16 +118,39 @@ impl ConnectError {
             Self::TooManyChildren(_) => ("limit_exceeded", None, None),
             Self::Stopping => ("stopping", None, None),
         };
-        ErrorBody::new(code::INTERNAL_ERROR, &format!("{server}: {self}"), Some(&data(reason, exit, stderr)))
+        ErrorBody::new(code::INTERNAL_ERROR, &self.message(server), Some(&data(reason, exit, stderr)))
+    }
+
+    /// What happened to this server, and what to do about it.
+    pub fn message(&self, server: &str) -> String {
+        let hint = self.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+        format!("{server}: {self}{hint}")
+    }
+
+    /// What can be done about it, where the message itself does not say.
+    fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Unreachable { .. } => Some("see whether it runs and its url is right"),
+            Self::Unauthorized { .. } => Some("put what it wants into \"headers\" of its entry in the config"),
+            Self::Status { status: 300..=399, .. } => Some("put the url that it names into the config"),
+            Self::Status { status: 400..=428, .. } => Some("see whether its url is that of an MCP server"),
+            Self::Status { status: 429, .. } => Some("try again later"),
+            Self::Status { .. } | Self::Timeout(_) => Some("see the server's own log"),
+            Self::Refused { .. } | Self::Handshake(_) => Some("see whether it is an MCP server"),
+            Self::Spawn(_) | Self::Exited { .. } | Self::GaveUp { .. } | Self::TooManyChildren(_) | Self::Stopping => {
+                None
+            }
+        }
     }
 }
 
-/// What every call is told that was open when its server went away.
+/// What every call is told that was open when its server went away. `server` is what it is called.
 pub fn closed(server: &str, exit: Option<&str>, stderr: Option<&str>) -> Raw {
-    let message = match exit {
-        Some(exit) => format!("{server}: the server exited during the call ({exit})"),
-        None => format!("{server}: the server closed the connection during the call"),
+    let what = match exit {
+        Some(exit) => format!("the server exited during the call ({exit})"),
+        None => "the server closed the connection during the call".to_owned(),
     };
+    let message = format!("{server}: {what}; it may have run the call, so check before calling again");
     let exit = exit.map(str::to_owned);
     let stderr = stderr.map(str::to_owned);
     compose::error_object(code::INTERNAL_ERROR, &message, Some(&data("backend_closed", exit.as_ref(), stderr.as_ref())))

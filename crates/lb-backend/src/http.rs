@@ -134,7 +134,7 @@ impl HttpConnection {
             }
         };
         tokio::time::timeout(OWN_MAX, ended).await.unwrap_or_else(|_| {
-            let message = format!("{}: no answer to {method} within {} s", self.endpoint.name(), OWN_MAX.as_secs());
+            let message = format!("{}: no answer to {method} within {} s", self.endpoint.called(), OWN_MAX.as_secs());
             Outcome::Error(ErrorBody::new(code::INTERNAL_ERROR, &message, Some(&error::data("timeout", None, None))))
         })
     }
@@ -186,7 +186,7 @@ impl HttpConnection {
         if self.intake.calls.is_closed() {
             return None;
         }
-        self.intake.calls.close(&error::closed(self.endpoint.name(), None, None));
+        self.intake.calls.close(&error::closed(self.endpoint.called(), None, None));
         let session = match &self.wire {
             Wire::Legacy(legacy) => Some(legacy.session()).filter(|session| session.has_id())?,
             Wire::Modern(_) => return None,

@@ -242,10 +242,14 @@ impl Scene {
 
     fn check_error(&self, answer: &Answer, reason: &str) {
         let (message, data) = answer.error(reason);
+        let server = match self.transport {
+            Transport::Http => format!("server {:?} (127.0.0.1:", self.fault.name()),
+            Transport::Stdio => format!("server {:?}: ", self.fault.name()),
+        };
+        assert!(message.starts_with(&server), "it names the server: {message}");
         if self.transport == Transport::Http {
             return;
         }
-        assert!(message.starts_with(&format!("{}: ", self.fault.name())), "it names the server: {message}");
         assert_eq!(data["stderr"], "evil: ready\n", "{data}");
         if self.fault == Fault::DieBeforeReply {
             assert!(data["exit"].as_str().is_some_and(|exit| exit.contains('3')), "{data}");

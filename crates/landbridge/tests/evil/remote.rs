@@ -38,7 +38,10 @@ async fn a_server_that_is_not_there_is_an_error_at_once() {
         let error = &body["error"];
         assert_eq!((&error["code"], &error["data"]["reason"]), (&json!(-32603), &json!("unreachable")), "{body}");
         let message = error["message"].as_str().unwrap_or_default();
-        assert!(message.starts_with("it: ") && message.contains(&url) && message.contains("refused"), "{message}");
+        assert!(
+            message.starts_with("server \"it\"") && message.contains(&url) && message.contains("refused"),
+            "{message}"
+        );
         assert!(!message.contains("secret"), "{message}");
     }
     let health = http.request("GET", "/health", &Vec::new(), b"").await.expect("health");

@@ -54,7 +54,10 @@ async fn restarts_wait_longer_each_time_and_then_end() {
         for _ in 0..2 {
             let answer = client.call("calm", json!({})).await;
             let (message, data) = answer.error("crash_loop");
-            assert!(message.starts_with("it: ") && message.contains("4 times"), "it counts the crashes: {message}");
+            assert!(
+                message.starts_with("server \"it\": ") && message.contains("4 times"),
+                "it counts the crashes: {message}"
+            );
             assert!(message.contains("exit code 3") || message.contains("code 3"), "it names the last one: {message}");
             assert!(data["stderr"].as_str().is_some_and(|stderr| stderr.contains("evil: ready")), "{data}");
             assert!(message.contains("not started again for "), "it says when to come back: {message}");

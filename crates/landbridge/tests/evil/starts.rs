@@ -68,7 +68,7 @@ fn broken(folder: &Path, mark: &str) -> Vec<(&'static str, Value, &'static str, 
 fn check(name: &str, error: &Value, reason: &str, words: &[String]) {
     let message = error["message"].as_str().unwrap_or_default();
     assert_eq!((&error["code"], &error["data"]["reason"]), (&json!(-32603), &json!(reason)), "{name}: {error}");
-    assert!(message.starts_with(&format!("{name}: ")), "it names the server: {message}");
+    assert!(message.starts_with(&format!("server {name:?}: ")), "it names the server: {message}");
     for word in words {
         assert!(message.contains(word.as_str()), "{name}: {word:?} is missing in {message:?}");
     }

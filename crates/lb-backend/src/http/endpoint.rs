@@ -25,8 +25,8 @@ const CONNECT_MAX: Duration = Duration::from_secs(10);
 
 /// One server's endpoint, shared by all connections to it.
 pub struct Endpoint {
-    /// What the server is called in messages: host and port.
-    authority: String,
+    /// What the server is called in messages: its name, host and port.
+    called: String,
     /// The URL as it may be shown: no query, which may hold a token.
     shown: String,
     host: String,
@@ -54,7 +54,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// The URL or a header cannot be used.
-    pub fn new(url: &str, headers: &[(String, Secret)], tasks: Tasks) -> Result<Arc<Self>, ConnectError> {
+    pub fn new(name: &str, url: &str, headers: &[(String, Secret)], tasks: Tasks) -> Result<Arc<Self>, ConnectError> {
         let shown = url.split(['?', '#']).next().unwrap_or_default().to_owned();
         let refuse = |why: String| ConnectError::Unreachable { url: shown.clone(), why };
         let parsed = Url::parse(url).map_err(|error| refuse(error.to_string()))?;
@@ -85,12 +85,13 @@ impl Endpoint {
         };
         let last_length = Mutex::new((0, HeaderValue::from_static("0")));
         let pool = Pool::default();
-        Ok(Arc::new(Self { authority, shown, host, port, tls, uri, headers, last_length, pool, tasks }))
+        let called = format!("server {name:?} ({authority})");
+        Ok(Arc::new(Self { called, shown, host, port, tls, uri, headers, last_length, pool, tasks }))
     }
 
     /// What the server is called in messages.
-    pub fn name(&self) -> &str {
-        &self.authority
+    pub fn called(&self) -> &str {
+        &self.called
     }
 
     /// The owner of all tasks.
@@ -235,8 +236,8 @@ impl SendError {
     /// What the client is told.
     pub fn to_body(&self, endpoint: &Endpoint) -> ErrorBody {
         match self {
-            Self::Unreachable(error) => error.to_body(endpoint.name()),
-            Self::Broken(_) => ErrorBody::from_server(error::closed(endpoint.name(), None, None)),
+            Self::Unreachable(error) => error.to_body_of(endpoint.called()),
+            Self::Broken(_) => ErrorBody::from_server(error::closed(endpoint.called(), None, None)),
         }
     }
 }

@@ -102,7 +102,7 @@ impl Legacy {
             Ok((_, session)) => Arc::new(session),
             Err(EraError::Failed(error) | EraError::WrongEra(error)) => return Err(error),
         };
-        tracing::info!(server = connection.endpoint.name(), "session was gone and is opened anew");
+        tracing::info!(server = connection.endpoint.called(), "session was gone and is opened anew");
         let said = self.said.lock().clone();
         if let Some(params) = said {
             let message = compose::notification("notifications/initialized", params.as_ref());
@@ -181,7 +181,7 @@ async fn heal(running: &mut Running, legacy: &Legacy, mut reply: Reply, gone: &S
     running.known = false;
     let connection = running.connection.clone();
     if let Err(error) = running.during(legacy.heal(&connection, gone)).await? {
-        let error = error.to_body(connection.endpoint.name());
+        let error = error.to_body_of(connection.endpoint.called());
         connection.intake.calls.close(&error.raw);
         return Err(running.error(error));
     }

@@ -23,6 +23,9 @@ const LINGER: Duration = Duration::from_secs(1);
 /// How long an answer may come another way after the call's own response has ended without it.
 const STRAY_WAIT: Duration = Duration::from_secs(2);
 
+/// What is said of a response that holds no answer.
+const NO_ANSWER: &str = "its response does not answer the request; see whether its url is that of an MCP server";
+
 /// A request to be made.
 #[expect(clippy::large_enum_variant, reason = "it moves once, into the future of the call; a box would be one more")]
 pub enum What {
@@ -260,7 +263,7 @@ impl Running {
     async fn json_otherwise(&mut self, body: Bytes) -> Result<End, End> {
         match self.take(body).await {
             Some(end) => Ok(end),
-            None => self.stray(self.no_answer("its response does not answer the request")).await,
+            None => self.stray(self.no_answer(NO_ANSWER)).await,
         }
     }
 
@@ -291,7 +294,7 @@ impl Running {
     /// The end that a response with an error status stands for.
     pub async fn refused(&mut self, mut reply: Reply) -> Result<End, End> {
         let page = self.during(reply.page()).await?;
-        let server = self.connection.endpoint.name();
+        let server = self.connection.endpoint.called();
         let error = words::status_error(server, reply.status, &reply.headers, &page);
         if reply.status != http::StatusCode::UNAUTHORIZED
             && let Ok(message) = Message::scan(page)
@@ -311,7 +314,7 @@ impl Running {
 
     /// The error for a server that went away.
     pub fn gone(&self) -> ErrorBody {
-        ErrorBody::from_server(error::closed(self.connection.endpoint.name(), None, None))
+        ErrorBody::from_server(error::closed(self.connection.endpoint.called(), None, None))
     }
 
     /// The end for a response that makes no sense.
@@ -321,7 +324,7 @@ impl Running {
 
     /// The error for a response that makes no sense.
     pub fn no_answer(&self, why: &str) -> ErrorBody {
-        words::no_answer(self.connection.endpoint.name(), why)
+        words::no_answer(self.connection.endpoint.called(), why)
     }
 
     /// An end of our own making.

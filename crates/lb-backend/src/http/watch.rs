@@ -107,7 +107,7 @@ async fn open(connection: &Weak<HttpConnection>, events: &mut Option<Events>, mi
             return After::Again(None);
         }
         Err(NoStream::Never(status)) => {
-            tracing::debug!(status, server = endpoint.name(), "server has no stream of its own");
+            tracing::debug!(status, server = endpoint.called(), "server has no stream of its own");
             return After::Leave;
         }
         Err(NoStream::Now) => return After::Again(None),
@@ -133,7 +133,7 @@ async fn heal(connection: &Weak<HttpConnection>, gone: &Session) -> After {
     match legacy.heal(&connection, gone).await {
         Ok(()) => After::Again(None),
         Err(error) => {
-            connection.intake.calls.close(&error.to_body(connection.endpoint.name()).raw);
+            connection.intake.calls.close(&error.to_body_of(connection.endpoint.called()).raw);
             After::Leave
         }
     }

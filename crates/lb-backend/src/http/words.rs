@@ -34,13 +34,13 @@ pub fn moved(headers: &HeaderMap) -> Option<String> {
 /// The error for an answer with a status that is none of MCP's.
 pub fn status_error(server: &str, status: StatusCode, headers: &HeaderMap, page: &[u8]) -> ErrorBody {
     if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
-        return ConnectError::Unauthorized { status: status.as_u16() }.to_body(server);
+        return ConnectError::Unauthorized { status: status.as_u16() }.to_body_of(server);
     }
     let body = moved(headers).unwrap_or_else(|| excerpt(page));
-    let message = ConnectError::Status { status: status.as_u16(), body };
+    let message = ConnectError::Status { status: status.as_u16(), body }.message(server);
     let number = Raw::value(&status.as_u16());
     let data = compose::object(&[("reason", &Raw::from_static("\"http_status\"")), ("status", &number)]);
-    ErrorBody::new(code::INTERNAL_ERROR, &format!("{server}: {message}"), Some(&data))
+    ErrorBody::new(code::INTERNAL_ERROR, &message, Some(&data))
 }
 
 /// The error for an answer that is no answer.

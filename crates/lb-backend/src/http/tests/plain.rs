@@ -190,6 +190,9 @@ async fn error_statuses_are_told_in_the_words_of_the_server() {
             server.next().await.respond(status, &[], body).await;
         });
         assert!(got.starts_with(start) && got.contains(holds), "{status} {body}: {got}");
+        // Our own errors say whose fault it is.
+        let called = format!("\"server \\\"it\\\" ({}): ", server.address());
+        assert!(!start.contains("-32603") || got.contains(&called), "{status} {body}: {got}");
         assert_eq!(connection.intake().calls.len(), 0, "{status}");
     }
 }
@@ -202,14 +205,14 @@ async fn a_redirect_is_not_followed_but_told_without_its_query() {
         let to = [("location", "https://other.example/mcp?token=secret")];
         server.next().await.respond("307 Temporary Redirect", &to, "").await;
     });
-    assert!(got.contains("HTTP 307: it moved to https://other.example/mcp\""), "{got}");
+    assert!(got.contains("HTTP 307: it moved to https://other.example/mcp; put the url"), "{got}");
 }
 
 #[tokio::test]
 async fn configured_headers_go_with_every_request() {
     let mut server = Script::start().await;
     let headers = [("X-Api-Key".to_owned(), Secret::new("k")), ("Accept".to_owned(), Secret::new("text/html"))];
-    let endpoint = Endpoint::new(&format!("{}?tenant=a", server.url()), &headers, Tasks::default()).unwrap();
+    let endpoint = Endpoint::new("it", &format!("{}?tenant=a", server.url()), &headers, Tasks::default()).unwrap();
     let (connected, ()) = tokio::join!(HttpConnection::legacy(endpoint, hello(), Feed::default()), async {
         let asked = server.next().await;
         assert_eq!(asked.path, "/mcp?tenant=a");
@@ -224,7 +227,7 @@ async fn configured_headers_go_with_every_request() {
         ("ftp://h/", vec![]),
         ("not a url", vec![]),
     ] {
-        assert!(Endpoint::new(url, &headers, Tasks::default()).is_err(), "{url}");
+        assert!(Endpoint::new("it", url, &headers, Tasks::default()).is_err(), "{url}");
     }
 }
 
@@ -235,7 +238,7 @@ async fn nobody_there_is_said_so() {
     let url = server.url();
     // The listener goes away with its runtime task only at the end of the test, so another port is refused instead.
     let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let endpoint = Endpoint::new(&format!("http://{free}/mcp?token=secret"), &[], Tasks::default()).unwrap();
+    let endpoint = Endpoint::new("it", &format!("http://{free}/mcp?token=secret"), &[], Tasks::default()).unwrap();
     let error = HttpConnection::legacy(endpoint, hello(), Feed::default()).await.err().unwrap();
     let crate::error::EraError::Failed(error) = error else { panic!("{error:?}") };
     let text = error.to_string();
@@ -248,7 +251,7 @@ async fn nobody_there_is_said_so() {
 async fn tls_to_a_server_that_has_none_is_unreachable() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}/mcp", listener.local_addr().unwrap());
-    let endpoint = Endpoint::new(&url, &[], Tasks::default()).unwrap();
+    let endpoint = Endpoint::new("it", &url, &[], Tasks::default()).unwrap();
     let (error, ()) = tokio::join!(HttpConnection::modern(endpoint, None, Feed::default()), async {
         for _ in 0..2 {
             let (mut stream, _) = listener.accept().await.unwrap();

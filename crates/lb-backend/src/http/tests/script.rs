@@ -57,6 +57,10 @@ impl Script {
         Self { address, heard, ended: Vec::new(), waiting: std::collections::VecDeque::new() }
     }
 
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     pub fn url(&self) -> String {
         format!("http://{}/mcp", self.address)
     }
