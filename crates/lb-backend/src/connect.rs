@@ -194,6 +194,7 @@ impl Server {
     fn connection(&self, link: Link, era: Era, welcome: Raw, wish: &Wish) -> Result<Arc<Connection>, EraError> {
         let revision = handshake::revision(era, &welcome).map_err(EraError::WrongEra)?;
         let name = self.spec.name.clone();
+        let welcome = welcome.detached();
         let connection = Connection { name, link, era, revision, welcome, log_level: Mutex::new(None) };
         let mixed = wish.caller.era() != era;
         if era == Era::Legacy && (mixed || !wish.client_says_initialized) {

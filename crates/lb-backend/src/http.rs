@@ -168,6 +168,14 @@ impl HttpConnection {
         }
     }
 
+    /// Whether anything can come on that stream, now or once it is open.
+    fn may_hear(&self) -> bool {
+        match &self.wire {
+            Wire::Legacy(legacy) => legacy.watch.is_wanted(),
+            Wire::Modern(_) => false,
+        }
+    }
+
     /// Whether a new connection is needed.
     pub fn is_lost(&self) -> bool {
         self.intake.calls.is_closed()

@@ -96,11 +96,11 @@ impl Lists {
 
     /// Keeps an answer, unless the list changed since it was asked for. `for_time` bounds how long; `None` is until the
     /// server says that it changed.
-    pub fn keep(&self, ticket: Ticket, result: Raw, for_time: Option<Duration>, now: Instant) {
+    pub fn keep(&self, ticket: Ticket, result: &Raw, for_time: Option<Duration>, now: Instant) {
         let mut state = self.0.lock();
         let pages = state.pages(ticket.list);
         if pages.generation == ticket.generation && pages.pages.len() < PAGES_MAX {
-            pages.pages.insert(ticket.key, Page { result, until: for_time.map(|time| now + time) });
+            pages.pages.insert(ticket.key, Page { result: result.detached(), until: for_time.map(|time| now + time) });
         }
     }
 

@@ -92,6 +92,13 @@ impl Raw {
         &self.0
     }
 
+    /// The same text in memory of its own: a value shares the message it came in, which shares what was read at once,
+    /// so that keeping a few bytes keeps kilobytes. For what outlives its message.
+    #[must_use]
+    pub fn detached(&self) -> Self {
+        Self(Bytes::copy_from_slice(&self.0))
+    }
+
     /// The text as a string; JSON is UTF-8 by the check at construction.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()

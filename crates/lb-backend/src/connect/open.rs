@@ -148,7 +148,7 @@ impl Driver for Keeping {
             && let Some(ticket) = self.ticket.take()
             && let Some(for_time) = self.connection.keeps(ticket.capability(), result)
         {
-            self.connection.intake().lists.keep(ticket, result.clone(), for_time, Instant::now());
+            self.connection.intake().lists.keep(ticket, result, for_time, Instant::now());
         }
         Poll::Ready(step)
     }

@@ -21,7 +21,7 @@ use crate::pipe::cancelled_params;
 /// another call.
 const LINGER: Duration = Duration::from_secs(1);
 /// How long an answer may come another way after the call's own response has ended without it.
-const STRAY_WAIT: Duration = Duration::from_secs(2);
+const STRAY_WAIT: Duration = Duration::from_millis(500);
 
 /// What is said of a response that holds no answer.
 const NO_ANSWER: &str = "its response does not answer the request; see whether its url is that of an MCP server";
@@ -263,7 +263,9 @@ impl Running {
     async fn json_otherwise(&mut self, body: Bytes) -> Result<End, End> {
         match self.take(body).await {
             Some(end) => Ok(end),
-            None => self.stray(self.no_answer(NO_ANSWER)).await,
+            None if self.swapped => self.stray(self.no_answer(NO_ANSWER)).await,
+            // It has said what it had to say, and that is nothing.
+            None => Err(self.failed(NO_ANSWER)),
         }
     }
 
@@ -285,7 +287,10 @@ impl Running {
 
     /// The response is over without an answer: it may yet come another way, if there is one.
     pub async fn stray(&mut self, otherwise: ErrorBody) -> Result<End, End> {
-        if self.swapped || self.connection.is_watching() || 1 < self.connection.intake.calls.len() {
+        if self.swapped {
+            // In the response of the call whose answer was here, for as long as that one listens to it.
+            self.during(tokio::time::sleep(LINGER)).await?;
+        } else if self.connection.may_hear() || 1 < self.connection.intake.calls.len() {
             self.during(tokio::time::sleep(STRAY_WAIT)).await?;
         }
         Err(self.error(otherwise))

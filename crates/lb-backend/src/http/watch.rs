@@ -20,6 +20,7 @@ const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_se
 pub struct Watch {
     started: AtomicBool,
     open: AtomicBool,
+    over: AtomicBool,
     /// The lists of which the server tells changes.
     lists: Vec<List>,
 }
@@ -34,12 +35,18 @@ impl Watch {
         };
         let lists = [("tools", List::Tools), ("prompts", List::Prompts), ("resources", List::Resources)];
         let lists = lists.into_iter().filter(|(name, _)| tells(name)).map(|(_, list)| list).collect();
-        Self { started: AtomicBool::new(false), open: AtomicBool::new(false), lists }
+        let (started, open, over) = Default::default();
+        Self { started, open, over, lists }
     }
 
     /// True for the first who asks, who is to start the task.
     pub fn start(&self) -> bool {
         !self.started.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether the stream is open, or will be.
+    pub fn is_wanted(&self) -> bool {
+        self.started.load(Ordering::Acquire) && !self.over.load(Ordering::Acquire)
     }
 
     /// Whether the stream is open now.
@@ -58,6 +65,7 @@ pub async fn run(connection: Weak<HttpConnection>, tasks: Tasks) {
         && let Wire::Legacy(legacy) = &connection.wire
     {
         legacy.watch.open.store(false, Ordering::Release);
+        legacy.watch.over.store(true, Ordering::Release);
     }
 }
 

@@ -53,7 +53,8 @@ pub(crate) fn hello(principal: Principal, mount: Mount, message: Message) -> Res
     let Some(version) = version.as_ref().and_then(Raw::to_text) else {
         return Err("Invalid params: initialize needs a protocolVersion");
     };
-    let object = |name| message.member(name).filter(|raw| raw.kind() == Kind::Object);
+    // The session keeps it.
+    let object = |name| message.member(name).filter(|raw| raw.kind() == Kind::Object).map(|raw| raw.detached());
     let caller = Caller {
         principal,
         revision: Revision::negotiate_legacy(&version),

@@ -193,6 +193,67 @@ async fn answers_with_swapped_ids_reach_the_calls_they_name() {
     assert_eq!((one.as_str(), two.as_str()), (r#"result {"for":1}"#, r#"result {"for":2}"#));
 }
 
+/// With another call open, the answer may come with that one's; a response that is no answer at all says enough.
+#[tokio::test(start_paused = true)]
+async fn nonsense_ends_the_call_at_once_whatever_else_is_open() {
+    let other = r#"{"jsonrpc":"2.0","id":77,"result":{}}"#;
+    let note = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+    for (body, wait_max) in
+        [("<html>", 0), ("", 0), ("[]", 0), ("[1]", 0), ("{}", 0), (other, 0), (note, 0), ("SSE", 900)]
+    {
+        let mut server = Script::start().await;
+        let connection = legacy(&mut server).await;
+        connection.watch();
+        let get = server.next().await;
+        get.stream().await;
+        let (mut slow, asked) = asked(&mut server, &connection).await;
+        let start = tokio::time::Instant::now();
+        let (got, ()) = tokio::join!(end(tool(&connection)), async {
+            let asked = server.next().await;
+            match body {
+                "SSE" => {
+                    asked.stream().await;
+                    asked.finish().await;
+                }
+                _ => asked.json(body).await,
+            }
+        });
+        let took = start.elapsed().as_millis();
+        assert!(got.starts_with("error -32603 ") && took <= wait_max, "{body:?} after {took} ms: {got}");
+        asked.json(&asked.result(&json!({}))).await;
+        assert_eq!(step(&mut slow).await, "result {}");
+    }
+}
+
+/// A call that the server has read.
+async fn asked(server: &mut Script, connection: &Arc<HttpConnection>) -> (Exchange, super::script::Asked) {
+    let mut exchange = tool(connection);
+    let asked = tokio::select! {
+        _ = exchange.step() => panic!("no step yet"),
+        asked = server.next() => asked,
+    };
+    (exchange, asked)
+}
+
+/// The server sends the answer on the session's own stream, which is not known to be open yet.
+#[tokio::test]
+async fn an_answer_on_a_stream_that_just_opens_is_waited_for() {
+    let mut server = Script::start().await;
+    let connection = legacy(&mut server).await;
+    let (got, ()) = tokio::join!(end(tool(&connection)), async {
+        let asked = server.next().await;
+        connection.watch();
+        let get = server.next().await;
+        asked.stream().await;
+        asked.finish().await;
+        look_around().await;
+        assert!(!connection.is_watching());
+        get.stream().await;
+        get.event(None, &done(&asked.body["id"])).await;
+    });
+    assert_eq!(got, r#"result {"done":true}"#);
+}
+
 #[tokio::test]
 async fn stale_answers_on_a_stream_are_passed_over() {
     let mut server = Script::start().await;
