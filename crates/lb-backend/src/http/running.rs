@@ -9,6 +9,7 @@ use bytes::Bytes;
 use lb_exchange::{Call, Cancel, Command, End, ErrorBody, Outcome, Step, Whence, Yield};
 use lb_wire::revision::Era;
 use lb_wire::{Id, Message, Raw, Shape, compose};
+use tokio::time::Instant;
 
 use super::reply::{ReadError, Reply};
 use super::{HttpConnection, words};
@@ -21,7 +22,7 @@ use crate::pipe::cancelled_params;
 /// another call.
 const LINGER: Duration = Duration::from_secs(1);
 /// How long an answer may come another way after the call's own response has ended without it.
-const STRAY_WAIT: Duration = Duration::from_millis(500);
+pub const STRAY_WAIT: Duration = Duration::from_millis(500);
 
 /// What is said of a response that holds no answer.
 const NO_ANSWER: &str = "its response does not answer the request; see whether its url is that of an MCP server";
@@ -287,11 +288,17 @@ impl Running {
 
     /// The response is over without an answer: it may yet come another way, if there is one.
     pub async fn stray(&mut self, otherwise: ErrorBody) -> Result<End, End> {
-        if self.swapped {
+        let wait = if self.swapped {
             // In the response of the call whose answer was here, for as long as that one listens to it.
-            self.during(tokio::time::sleep(LINGER)).await?;
+            LINGER
         } else if self.connection.may_hear() || 1 < self.connection.intake.calls.len() {
-            self.during(tokio::time::sleep(STRAY_WAIT)).await?;
+            STRAY_WAIT
+        } else {
+            Duration::ZERO
+        };
+        let until = Instant::now() + wait;
+        while Instant::now() < until {
+            self.pause(until - Instant::now()).await?;
         }
         Err(self.error(otherwise))
     }
