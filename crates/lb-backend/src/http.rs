@@ -26,13 +26,14 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use http::HeaderMap;
-use lb_exchange::{AskKey, Call, Command, ErrorBody, Exchange, Feed, Outcome, Remote, Step, Tasks};
+use lb_exchange::{Answer, AskKey, Call, ErrorBody, Exchange, Feed, Outcome, Step, Tasks};
 use lb_wire::revision::{Era, code};
 use lb_wire::{Raw, compose};
 
 pub use self::endpoint::Endpoint;
 use self::legacy::Legacy;
 use self::running::What;
+use crate::commands;
 use crate::error::{self, EraError};
 use crate::inbound::{Intake, answer_line, ask_id};
 
@@ -83,14 +84,7 @@ impl HttpConnection {
 
     fn new(endpoint: Arc<Endpoint>, era: Era, wire: Wire, feed: Feed) -> Arc<Self> {
         Arc::new_cyclic(|connection: &Weak<Self>| {
-            let connection = connection.clone();
-            let feed_asks = Remote::sink(move |command| match (command, connection.upgrade()) {
-                (Command::Answer(key, answer), Some(connection)) => {
-                    connection.answer(&key, &answer);
-                    true
-                }
-                _ => false,
-            });
+            let feed_asks = commands::feed_asks(connection.clone(), Self::answer);
             let tasks = endpoint.tasks().child();
             Self { endpoint, intake: Intake::new(era, feed, feed_asks), wire, tasks }
         })
@@ -214,7 +208,7 @@ impl HttpConnection {
     }
 
     /// Answers a request of the server.
-    fn answer(self: &Arc<Self>, key: &AskKey, answer: &lb_exchange::Answer) {
+    fn answer(self: &Arc<Self>, key: &AskKey, answer: &Answer) {
         if let Some(id) = ask_id(key) {
             self.post(answer_line(&id, answer));
         }

@@ -5,6 +5,7 @@
 
 mod calls;
 mod child;
+mod commands;
 mod connect;
 mod era;
 mod error;

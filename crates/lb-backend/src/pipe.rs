@@ -10,12 +10,13 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use lb_exchange::{Call, Cancel, Command, Driver, End, ErrorBody, Exchange, Feed, Outcome, Remote, Step, Tasks};
+use lb_exchange::{Answer, AskKey, Call, Cancel, Driver, End, ErrorBody, Exchange, Feed, Outcome, Remote, Step, Tasks};
 use lb_wire::revision::Era;
 use lb_wire::{Id, Line, Raw, compose};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::calls::Slot;
+use crate::commands::{self, Commanded, cancelled_params};
 use crate::inbound::{Intake, answer_line, ask_id};
 use crate::outbound;
 use writer::{WriteError, Writer};
@@ -45,14 +46,7 @@ impl Pipe {
     {
         let Ends(input, output) = ends;
         let pipe = Arc::new_cyclic(|pipe: &Weak<Self>| {
-            let pipe = pipe.clone();
-            let feed_asks = Remote::sink(move |command| match (command, pipe.upgrade()) {
-                (Command::Answer(key, answer), Some(pipe)) => {
-                    pipe.answer(&key, &answer);
-                    true
-                }
-                _ => false,
-            });
+            let feed_asks = commands::feed_asks(pipe.clone(), |pipe, key, answer| pipe.answer(key, answer));
             Self { intake: Intake::new(era, feed, feed_asks), writer: Writer::new(output), ended: OnceLock::new() }
         });
         let reader = reader::Reader::new(pipe.clone(), input);
@@ -131,7 +125,7 @@ impl Pipe {
         self.writer.close();
     }
 
-    fn answer(&self, key: &lb_exchange::AskKey, answer: &lb_exchange::Answer) {
+    fn answer(&self, key: &AskKey, answer: &Answer) {
         if let Some(id) = ask_id(key) {
             self.send(answer_line(&id, answer));
         }
@@ -175,43 +169,20 @@ struct PipeCall {
     open: Option<(u64, Arc<Slot>)>,
 }
 
-impl PipeCall {
-    /// Acts on a command; the end, if it was a cancel.
-    fn obey(&mut self, command: Command) -> Option<End> {
-        match command {
-            Command::Answer(key, answer) => {
-                if let Some((_, slot)) = &self.open {
-                    slot.asked();
-                }
-                self.pipe.answer(&key, &answer);
-                None
-            }
-            Command::Cancel(why) => {
-                self.cancel(&why);
-                Some(End::ours(Outcome::Cancelled))
-            }
-            Command::Back => None,
+impl Commanded for PipeCall {
+    fn answer(&mut self, key: &AskKey, answer: &Answer) {
+        if let Some((_, slot)) = &self.open {
+            slot.asked();
         }
+        self.pipe.answer(key, answer);
     }
 
     fn cancel(&mut self, why: &Cancel) {
         if let Some((id, _)) = self.open.take()
             && self.pipe.intake.calls.cancelled(id)
         {
-            self.pipe.notify("notifications/cancelled", Some(&cancelled_params(id, Some(why))));
+            self.pipe.notify("notifications/cancelled", Some(&cancelled_params(id, why)));
         }
-    }
-}
-
-/// What a server is told about a request that nobody wants any more.
-pub fn cancelled_params(id: u64, why: Option<&Cancel>) -> Raw {
-    let id = Id::number(id).to_raw();
-    match why {
-        Some(Cancel::Said(Some(reason))) => compose::object(&[("requestId", &id), ("reason", reason)]),
-        Some(Cancel::Deadline) => {
-            compose::object(&[("requestId", &id), ("reason", &Raw::from_static("\"deadline passed\""))])
-        }
-        _ => compose::object(&[("requestId", &id)]),
     }
 }
 

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use lb_exchange::{Call, Cancel, Command, End, ErrorBody, Outcome, Step, Whence, Yield};
+use lb_exchange::{Answer, AskKey, Call, Cancel, Command, End, ErrorBody, Outcome, Step, Whence, Yield};
 use lb_wire::revision::Era;
 use lb_wire::{Id, Message, Raw, Shape, compose};
 use tokio::time::Instant;
@@ -14,9 +14,9 @@ use tokio::time::Instant;
 use super::reply::{ReadError, Reply};
 use super::{HttpConnection, words};
 use crate::calls::{Names, Slot};
+use crate::commands::{Commanded, cancelled_params};
 use crate::error;
 use crate::outbound;
-use crate::pipe::cancelled_params;
 
 /// How long a call whose answer came another way still listens to its own response, which may hold the answer of
 /// another call.
@@ -165,29 +165,6 @@ impl Running {
     /// Hands out one step.
     pub async fn step(&mut self, step: Step) {
         self.out.step(step).await;
-    }
-
-    /// Acts on a command; the end, if it was a cancel.
-    fn obey(&mut self, command: Command) -> Option<End> {
-        match command {
-            Command::Answer(key, answer) => {
-                self.slot.asked();
-                self.connection.answer(&key, &answer);
-                None
-            }
-            Command::Cancel(why) => {
-                self.cancel(&why);
-                Some(End::ours(Outcome::Cancelled))
-            }
-            Command::Back => None,
-        }
-    }
-
-    fn cancel(&mut self, why: &Cancel) {
-        let open = self.connection.intake.calls.remove(self.id).is_some();
-        if std::mem::take(&mut self.known) && open {
-            self.connection.notify("notifications/cancelled", Some(&cancelled_params(self.id, Some(why))));
-        }
     }
 
     /// Takes one message of the call's own response; the end, if it was the answer.
@@ -343,6 +320,20 @@ impl Running {
     pub fn error(&mut self, error: ErrorBody) -> End {
         self.known = false;
         End::ours(Outcome::Error(error))
+    }
+}
+
+impl Commanded for Running {
+    fn answer(&mut self, key: &AskKey, answer: &Answer) {
+        self.slot.asked();
+        self.connection.answer(key, answer);
+    }
+
+    fn cancel(&mut self, why: &Cancel) {
+        let open = self.connection.intake.calls.remove(self.id).is_some();
+        if std::mem::take(&mut self.known) && open {
+            self.connection.notify("notifications/cancelled", Some(&cancelled_params(self.id, why)));
+        }
     }
 }
 
