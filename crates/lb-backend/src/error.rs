@@ -130,6 +130,7 @@ impl ConnectError {
     /// What can be done about it, where the message itself does not say.
     fn hint(&self) -> Option<&'static str> {
         match self {
+            Self::Unreachable { why, .. } if why.contains("certificate") => None,
             Self::Unreachable { .. } => Some("see whether it runs and its url is right"),
             Self::Unauthorized { .. } => Some("put what it wants into \"headers\" of its entry in the config"),
             Self::Status { status: 300..=399, .. } => Some("put the url that it names into the config"),

@@ -196,7 +196,7 @@ impl Endpoint {
         let stream = match &self.tls {
             None => Stream::Plain(stream),
             Some((connector, name)) => {
-                let stream = connector.connect(name.clone(), stream).await.map_err(|error| chain(&error))?;
+                let stream = connector.connect(name.clone(), stream).await.map_err(|error| tls::explain(&error))?;
                 Stream::Tls(Box::new(stream))
             }
         };

@@ -7,6 +7,7 @@ mod plain;
 mod script;
 mod session;
 mod stream;
+mod tls;
 mod watch;
 
 use std::sync::Arc;
