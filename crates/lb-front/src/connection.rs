@@ -276,7 +276,7 @@ impl Connection {
                 Some(number) => self.batches.entry(number).or_default().answers.push(answer),
                 None => self.put(answer, None),
             },
-            Taken::Call(running) => self.run(*running, batch),
+            Taken::Call(running) => self.run(running, batch),
         }
     }
 

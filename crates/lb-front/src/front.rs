@@ -10,6 +10,7 @@ use lb_wire::{Message, MessageError};
 use crate::accept::Accept;
 use crate::alarm::Alarms;
 use crate::era::{era_of, era_of_header};
+use crate::open::Posted;
 use crate::registry::Shared;
 use crate::reply::Reply;
 use crate::settings::Settings;
@@ -65,24 +66,22 @@ impl Front {
         self.shared.middle.servers()
     }
 
-    /// Answers a POST.
-    ///
-    /// Cancel safe: dropping it is losing the client, which cancels a modern request and leaves a legacy one running.
-    pub async fn post(&self, request: Request<'_>, params: ParamHeaders, body: Bytes) -> Reply {
+    /// Takes a POST. Nothing of the request is needed any more when it is taken.
+    pub fn post(&self, request: Request<'_>, params: ParamHeaders, body: Bytes) -> Posted {
         let headers = &request.headers;
         if headers.accept == Accept::Neither {
             let era = era_of_header(headers.version);
             let code = if era == Era::Legacy { code::SERVER_ERROR } else { code::INVALID_REQUEST };
             let message = "Not Acceptable: the client must accept application/json or text/event-stream";
-            return Reply::refuse(era, None, 406, code, message);
+            return Reply::refuse(era, None, 406, code, message).into();
         }
         let message = match Message::scan(body.clone()) {
             Ok(message) => message,
-            Err(error) => return self.no_message(&request, &body, &error).await,
+            Err(error) => return self.no_message(&request, &body, &error),
         };
         match era_of(headers.version, headers.session, &message) {
-            Era::Legacy => self.legacy_post(&request, message).await,
-            Era::Modern => self.modern_post(request, params, message).await,
+            Era::Legacy => self.legacy_post(&request, message),
+            Era::Modern => self.modern_post(request, params, message),
         }
     }
 
@@ -111,19 +110,19 @@ impl Front {
     }
 
     /// A body that is no single message: a batch, or an error.
-    async fn no_message(&self, request: &Request<'_>, body: &Bytes, error: &MessageError) -> Reply {
+    fn no_message(&self, request: &Request<'_>, body: &Bytes, error: &MessageError) -> Posted {
         let era = era_of_header(request.headers.version);
         match error {
             MessageError::Scan(error) => {
-                Reply::refuse(era, None, 400, code::PARSE_ERROR, &format!("Parse error: {error}"))
+                Reply::refuse(era, None, 400, code::PARSE_ERROR, &format!("Parse error: {error}")).into()
             }
             MessageError::Shape { why, id } => {
                 if era == Era::Legacy
                     && let Ok(Some(members)) = Message::batch(body)
                 {
-                    return self.legacy_batch(request, members).await;
+                    return self.legacy_batch(request, members);
                 }
-                Reply::refuse(era, id.as_ref(), 400, code::INVALID_REQUEST, &format!("Invalid Request: {why}"))
+                Reply::refuse(era, id.as_ref(), 400, code::INVALID_REQUEST, &format!("Invalid Request: {why}")).into()
             }
         }
     }

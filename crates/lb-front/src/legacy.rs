@@ -11,25 +11,25 @@ use lb_wire::{Id, Message, Raw, Shape, compose};
 
 use crate::calls::Calls;
 use crate::front::{Front, Request};
-use crate::open::Open;
+use crate::open::{Open, Posted};
 use crate::reply::{Reply, error_message, revisions};
 use crate::running::{Client, Running};
 
 impl Front {
-    pub(crate) async fn legacy_post(&self, request: &Request<'_>, message: Message) -> Reply {
+    pub(crate) fn legacy_post(&self, request: &Request<'_>, message: Message) -> Posted {
         if message.shape() == Shape::Request && message.method() == method::INITIALIZE {
-            return self.initialize(request, message).await;
+            return self.initialize(request, message);
         }
         let seat = match self.seat(request, message.id()) {
             Ok(seat) => seat,
-            Err(reply) => return reply,
+            Err(reply) => return reply.into(),
         };
         match self.take(&seat, &request.mount, message) {
-            Taken::Nothing => Reply::accepted(),
-            Taken::Answer(answer, status) => Reply::json(status, &answer),
+            Taken::Nothing => Reply::accepted().into(),
+            Taken::Answer(answer, status) => Reply::json(status, &answer).into(),
             Taken::Call(running) => {
                 let client = running.client().clone();
-                Open::new(&self.shared, client, Calls::one(*running), request.headers.accept).reply().await
+                Open::new(&self.shared, client, Calls::one(running), request.headers.accept).into()
             }
         }
     }
@@ -80,20 +80,21 @@ impl Front {
         let exchange = seat.clone().open(call);
         let client = Client::Legacy(seat.clone());
         match Running::start(id.clone(), &method, exchange, client, &self.shared.settings) {
-            Ok(running) => Taken::Call(Box::new(running)),
+            Ok(running) => Taken::Call(running),
             Err(busy) => Taken::refuse(&id, &busy),
         }
     }
 }
 
 /// What becomes of one message of a seated client.
+#[expect(clippy::large_enum_variant, reason = "the large one is the usual one, and is moved on at once")]
 pub(crate) enum Taken {
     /// It needs no answer.
     Nothing,
     /// It is answered here, with this HTTP status when alone.
     Answer(Raw, u16),
     /// It is a call.
-    Call(Box<Running>),
+    Call(Running),
 }
 
 impl Taken {

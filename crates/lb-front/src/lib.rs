@@ -26,5 +26,6 @@ pub use accept::Accept;
 pub use connection::{Connection, Outgoing};
 pub use era::era_of_header;
 pub use front::{Front, Headers, Request};
+pub use open::Posted;
 pub use reply::{Frame, Frames, Reply, error_body};
 pub use settings::Settings;

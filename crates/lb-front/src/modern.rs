@@ -10,19 +10,19 @@ use lb_wire::{Id, Kind, Message, Raw, Shape, compose, header};
 use crate::calls::Calls;
 use crate::era::{META_CAPABILITIES, META_CLIENT, META_VERSION};
 use crate::front::{Front, Headers, Request};
-use crate::open::Open;
+use crate::open::{Open, Posted};
 use crate::reply::{Reply, error_message, revisions};
 use crate::running::{Client, Running};
 
 impl Front {
-    pub(crate) async fn modern_post(&self, request: Request<'_>, params: ParamHeaders, message: Message) -> Reply {
+    pub(crate) fn modern_post(&self, request: Request<'_>, params: ParamHeaders, message: Message) -> Posted {
         let id = match (message.shape(), message.id()) {
             (Shape::Request, Some(id)) => id.clone(),
             // No notification means anything here: closing the stream is what cancels.
-            (Shape::Notification | Shape::Request, _) => return Reply::accepted(),
+            (Shape::Notification | Shape::Request, _) => return Reply::accepted().into(),
             (Shape::Result | Shape::Error, id) => {
                 let message = "Invalid Request: clients of this revision send no responses";
-                return Reply::refuse(Era::Modern, id, 400, code::INVALID_REQUEST, message);
+                return Reply::refuse(Era::Modern, id, 400, code::INVALID_REQUEST, message).into();
             }
         };
         let facts = method::facts(message.method().as_bytes());
@@ -30,16 +30,16 @@ impl Front {
         let checked = check(Some(&request.headers), facts, &message, request.principal);
         let caller = match checked {
             Ok(caller) => caller,
-            Err(fault) => return Reply::json(fault.status, &fault.answer(&id)),
+            Err(fault) => return Reply::json(fault.status, &fault.answer(&id)).into(),
         };
         let listens = message.method() == method::SUBSCRIPTIONS_LISTEN;
         let client = Client::Modern(None);
         let running = match self.modern_call(id, caller, request.mount, Some(params), message, client.clone()) {
             Ok(running) => running,
-            Err(answer) => return Reply::json(400, &answer),
+            Err(answer) => return Reply::json(400, &answer).into(),
         };
         let open = Open::new(&self.shared, client, Calls::one(running), accept);
-        if listens { open.eagerly() } else { open }.reply().await
+        if listens { open.eagerly() } else { open }.into()
     }
 
     /// Opens a checked request.

@@ -1,5 +1,6 @@
 //! A reply that has not begun: JSON if the end comes first, else a stream. Committing is one-way.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -15,6 +16,47 @@ use crate::registry::Shared;
 use crate::reply::{Frames, Reply, Source};
 use crate::running::{Client, Ended, Said};
 use crate::stream::{Live, Start};
+
+/// A POST that was taken.
+pub struct Posted(Answer);
+
+/// How it is answered.
+#[expect(clippy::large_enum_variant, reason = "the large one is the usual one, and is moved on at once")]
+enum Answer {
+    Now(Reply),
+    Open(Open),
+    /// Only what is rare: a plain call shall not carry its room.
+    Later(Pin<Box<dyn Future<Output = Reply> + Send>>),
+}
+
+impl Posted {
+    pub(crate) fn later(reply: impl Future<Output = Reply> + Send + 'static) -> Self {
+        Self(Answer::Later(Box::pin(reply)))
+    }
+
+    /// Waits until the reply takes its form.
+    ///
+    /// Cancel safe: dropping it is losing the client, which cancels a modern request and leaves a legacy one running.
+    pub async fn reply(self) -> Reply {
+        match self.0 {
+            Answer::Now(reply) => reply,
+            Answer::Open(open) => open.reply().await,
+            Answer::Later(reply) => reply.await,
+        }
+    }
+}
+
+impl From<Reply> for Posted {
+    fn from(reply: Reply) -> Self {
+        Self(Answer::Now(reply))
+    }
+}
+
+impl From<Open> for Posted {
+    fn from(open: Open) -> Self {
+        Self(Answer::Open(open))
+    }
+}
 
 /// When a reply becomes a stream by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

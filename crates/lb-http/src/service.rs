@@ -99,17 +99,24 @@ impl Server {
     }
 
     async fn handle(&self, request: Request<Incoming>) -> (Response<Body>, Pages) {
+        match self.route(request) {
+            Route::Done(response, pages) => (response, pages),
+            Route::Post(request, mount, era) => (self.post(request, mount, era).await, Pages::Allowed),
+        }
+    }
+
+    fn route(&self, request: Request<Incoming>) -> Route {
         if let Some(response) = self.page(&request) {
-            return (response, Pages::Refused);
+            return Route::Done(response, Pages::Refused);
         }
         let era = era_of_header(request.headers().get(PROTOCOL_VERSION).map(HeaderValue::as_bytes));
         let guarded = check_length(&request)
             .and_then(|()| check_host(&request, &self.settings))
             .and_then(|()| check_origin(request.headers(), &self.settings));
         if let Err(refused) = guarded {
-            return (turn_away(refused, era), Pages::Refused);
+            return Route::Done(turn_away(refused, era), Pages::Refused);
         }
-        (self.route(request, era).await, Pages::Allowed)
+        self.admit(request, era)
     }
 
     /// Pages that everybody may see under any name.
@@ -128,24 +135,25 @@ impl Server {
         Some(document(status, body))
     }
 
-    async fn route(&self, request: Request<Incoming>, era: Era) -> Response<Body> {
+    fn admit(&self, request: Request<Incoming>, era: Era) -> Route {
+        let done = |response| Route::Done(response, Pages::Allowed);
         let path = request.uri().path();
         if *request.method() == Method::OPTIONS {
             let mut response = bare(StatusCode::NO_CONTENT);
             cors::preflight(request.headers(), response.headers_mut());
-            return response;
+            return done(response);
         }
         if path == "/" {
-            return page(StatusCode::OK, TEXT, Body::bytes(health::banner(&self.settings), None));
+            return done(page(StatusCode::OK, TEXT, Body::bytes(health::banner(&self.settings), None)));
         }
         let mount = match self.mount(path) {
             Ok(mount) => mount,
-            Err(response) => return *response,
+            Err(response) => return done(*response),
         };
         match *request.method() {
-            Method::POST => self.post(request, mount, era).await,
-            Method::GET | Method::DELETE => self.bodiless(&request, mount, era),
-            _ => not_allowed("GET, POST, DELETE, OPTIONS"),
+            Method::POST => Route::Post(request, mount, era),
+            Method::GET | Method::DELETE => done(self.bodiless(&request, mount, era)),
+            _ => done(not_allowed("GET, POST, DELETE, OPTIONS")),
         }
     }
 
@@ -185,8 +193,10 @@ impl Server {
         };
         let params = if era == Era::Modern { inbound::params(&head.headers) } else { Vec::new() };
         let request = lb_front::Request { mount, principal: self.principal.clone(), headers };
-        let reply = self.front.post(request, params, body).await;
-        response(reply, &self.phase, self.settings.retry_after)
+        let posted = self.front.post(request, params, body);
+        // A long call shall not keep the buffer that its request was read into.
+        drop(head);
+        response(posted.reply().await, &self.phase, self.settings.retry_after)
     }
 
     fn bodiless(&self, request: &Request<Incoming>, mount: Mount, era: Era) -> Response<Body> {
@@ -229,6 +239,12 @@ impl Server {
         let id = text.get(from..).unwrap_or_default();
         HeaderValue::from_bytes(id).unwrap_or(HeaderValue::from_static("0"))
     }
+}
+
+/// Where a request leads. Only what must wait is left for a future: every request carries its room.
+enum Route {
+    Done(Response<Body>, Pages),
+    Post(Request<Incoming>, Mount, Era),
 }
 
 /// Whether web pages may read the response.

@@ -7,7 +7,7 @@ use lb_wire::{Id, Message, MessageError, Raw, Shape};
 use crate::calls::Calls;
 use crate::front::{Front, Request};
 use crate::legacy::Taken;
-use crate::open::Open;
+use crate::open::{Open, Posted};
 use crate::reply::{Reply, error_message};
 use crate::running::{Client, Running};
 
@@ -15,18 +15,18 @@ use crate::running::{Client, Running};
 pub(crate) const MEMBERS_MAX: usize = 64;
 
 impl Front {
-    pub(crate) async fn legacy_batch(&self, request: &Request<'_>, members: Vec<Bytes>) -> Reply {
+    pub(crate) fn legacy_batch(&self, request: &Request<'_>, members: Vec<Bytes>) -> Posted {
         let seat = match self.seat(request, None) {
             Ok(seat) => seat,
-            Err(reply) => return reply,
+            Err(reply) => return reply.into(),
         };
         if !seat.caller().revision.batches() {
             let message = "Invalid Request: this revision of the protocol has no batches";
-            return Reply::refuse(Era::Legacy, None, 400, code::INVALID_REQUEST, message);
+            return Reply::refuse(Era::Legacy, None, 400, code::INVALID_REQUEST, message).into();
         }
         let Some(batch) = sort(members) else {
             let message = "Invalid Request: a batch has 1 to 64 members";
-            return Reply::refuse(Era::Legacy, None, 400, code::INVALID_REQUEST, message);
+            return Reply::refuse(Era::Legacy, None, 400, code::INVALID_REQUEST, message).into();
         };
         let mut answers = batch.errors;
         let mut calls: Vec<Running> = Vec::new();
@@ -34,11 +34,11 @@ impl Front {
             match self.take(&seat, &request.mount, message) {
                 Taken::Nothing => {}
                 Taken::Answer(answer, _) => answers.push(answer),
-                Taken::Call(running) => calls.push(*running),
+                Taken::Call(running) => calls.push(running),
             }
         }
         let client = Client::Legacy(seat);
-        Open::new(&self.shared, client, Calls::several(calls), request.headers.accept).batch(answers).reply().await
+        Open::new(&self.shared, client, Calls::several(calls), request.headers.accept).batch(answers).into()
     }
 }
 

@@ -6,30 +6,34 @@ use lb_wire::{Id, Kind, Message, Raw, compose};
 
 use crate::accept::Accept;
 use crate::front::{Front, Request};
+use crate::open::Posted;
 use crate::reply::{Frames, Reply, Source};
 
 impl Front {
-    pub(super) async fn initialize(&self, request: &Request<'_>, message: Message) -> Reply {
-        let Some(id) = message.id().cloned() else { return Reply::accepted() };
+    pub(super) fn initialize(&self, request: &Request<'_>, message: Message) -> Posted {
+        let Some(id) = message.id().cloned() else { return Reply::accepted().into() };
         let live = request.headers.session.and_then(|session| {
             let session = std::str::from_utf8(session).ok()?;
             self.shared.middle.seat(session, &request.mount, &request.principal)
         });
         if live.is_some() {
             let message = "Invalid Request: this session is already initialized";
-            return Reply::refuse(Era::Legacy, Some(&id), 400, code::INVALID_REQUEST, message);
+            return Reply::refuse(Era::Legacy, Some(&id), 400, code::INVALID_REQUEST, message).into();
         }
         let hello = match hello(request.principal.clone(), request.mount.clone(), message) {
             Ok(hello) => hello,
-            Err(why) => return Reply::refuse(Era::Legacy, Some(&id), 400, code::INVALID_PARAMS, why),
+            Err(why) => return Reply::refuse(Era::Legacy, Some(&id), 400, code::INVALID_PARAMS, why).into(),
         };
-        match self.begin(hello).await {
-            Ok(welcome) => welcomed(&id, welcome, request.headers.accept),
-            Err(refusal) => {
-                let status = if refusal.busy { 503 } else { 200 };
-                Reply::json(status, &compose::error(&id, &refusal.error.raw))
+        let (front, accept) = (self.clone(), request.headers.accept);
+        Posted::later(async move {
+            match front.begin(hello).await {
+                Ok(welcome) => welcomed(&id, welcome, accept),
+                Err(refusal) => {
+                    let status = if refusal.busy { 503 } else { 200 };
+                    Reply::json(status, &compose::error(&id, &refusal.error.raw))
+                }
             }
-        }
+        })
     }
 
     /// Seats a client, or gives up after a while.

@@ -67,7 +67,7 @@ impl Client {
     }
 
     pub async fn post_with(&self, headers: Headers<'_>, body: &str) -> Reply {
-        self.front.post(self.request(headers), Vec::new(), Bytes::copy_from_slice(body.as_bytes())).await
+        self.front.post(self.request(headers), Vec::new(), Bytes::copy_from_slice(body.as_bytes())).reply().await
     }
 
     pub async fn call(&self, id: u64, tool: &str) -> Reply {

@@ -64,7 +64,11 @@ async fn requests_need_a_session_that_lives_here() {
         headers: client.headers(),
     };
     let body = bytes::Bytes::from(list.to_string());
-    assert_eq!(code_of(client.front.post(elsewhere, vec![], body).await), (404, -32001), "one mount per session");
+    assert_eq!(
+        code_of(client.front.post(elsewhere, vec![], body).reply().await),
+        (404, -32001),
+        "one mount per session"
+    );
 
     let gone = client.front.delete(&client.request(client.headers()));
     assert_eq!(json_of(gone).0, 200);
