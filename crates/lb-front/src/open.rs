@@ -9,7 +9,7 @@ use lb_wire::{Raw, compose};
 use tokio::time::Instant;
 
 use crate::accept::Accept;
-use crate::alarm::{Alarm, far};
+use crate::alarm::Alarm;
 use crate::calls::Calls;
 use crate::pump;
 use crate::registry::Shared;
@@ -27,6 +27,7 @@ enum Answer {
     Open(Open),
     /// Only what is rare: a plain call shall not carry its room.
     Later(Pin<Box<dyn Future<Output = Reply> + Send>>),
+    Given,
 }
 
 impl Posted {
@@ -37,11 +38,22 @@ impl Posted {
     /// Waits until the reply takes its form.
     ///
     /// Cancel safe: dropping it is losing the client, which cancels a modern request and leaves a legacy one running.
-    pub async fn reply(self) -> Reply {
-        match self.0 {
-            Answer::Now(reply) => reply,
-            Answer::Open(open) => open.reply().await,
-            Answer::Later(reply) => reply.await,
+    pub async fn reply(mut self) -> Reply {
+        std::future::poll_fn(|cx| self.poll_reply(cx)).await
+    }
+
+    /// As [`Posted::reply`], for a future that shall not grow by it. Given once.
+    pub fn poll_reply(&mut self, cx: &mut Context<'_>) -> Poll<Reply> {
+        let verdict = match &mut self.0 {
+            Answer::Open(open) => Some(std::task::ready!(open.poll(cx))),
+            Answer::Later(reply) => return reply.as_mut().poll(cx),
+            Answer::Now(_) => None,
+            Answer::Given => return Poll::Pending,
+        };
+        match (std::mem::replace(&mut self.0, Answer::Given), verdict) {
+            (Answer::Now(reply), _) => Poll::Ready(reply),
+            (Answer::Open(open), Some(verdict)) => Poll::Ready(open.committed(verdict)),
+            _ => Poll::Pending,
         }
     }
 }
@@ -79,6 +91,8 @@ pub(crate) struct Open {
     stream_at: Option<Instant>,
     /// For a batch: the answers so far.
     batch: Option<Batch>,
+    /// From the first time that there was something to wait for.
+    alarm: Option<Alarm>,
 }
 
 #[derive(Default)]
@@ -97,7 +111,7 @@ impl Open {
         let stream_at = accept.takes_stream().then(|| Instant::now() + shared.settings.sse_after);
         let holder = pump::front_of(&client);
         let (calls, commit) = (Some(calls), Commit::Lazily);
-        Self { shared: shared.clone(), client, calls, holder, accept, commit, stream_at, batch: None }
+        Self { shared: shared.clone(), client, calls, holder, accept, commit, stream_at, batch: None, alarm: None }
     }
 
     /// Does not wait for the first word.
@@ -114,14 +128,11 @@ impl Open {
         self
     }
 
-    /// Waits until the reply takes its form.
-    ///
-    /// Cancel safe: dropping it is losing the client.
-    pub(crate) async fn reply(mut self) -> Reply {
-        let first = self.stream_at.or_else(|| self.calls.as_ref()?.due()).unwrap_or_else(|| far(Instant::now()));
-        let mut alarm = self.shared.alarms.take(first);
-        let verdict = std::future::poll_fn(|cx| self.poll(cx, &mut alarm)).await;
-        self.shared.alarms.put_back(alarm);
+    /// The reply, now that its form is clear.
+    fn committed(mut self, verdict: Verdict) -> Reply {
+        if let Some(alarm) = self.alarm.take() {
+            self.shared.alarms.put_back(alarm);
+        }
         match verdict {
             Verdict::Json(reply) => {
                 self.holder = self.holder.on(Happened::Ended);
@@ -131,7 +142,7 @@ impl Open {
         }
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>, alarm: &mut Alarm) -> Poll<Verdict> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Verdict> {
         if self.accept == Accept::Stream {
             return Poll::Ready(Verdict::Stream(Start::Silent));
         }
@@ -154,6 +165,7 @@ impl Open {
                 Poll::Pending => {
                     let due = calls.due().into_iter().chain(self.stream_at).min();
                     let Some(due) = due else { return Poll::Pending };
+                    let alarm = self.alarm.get_or_insert_with(|| self.shared.alarms.take(due));
                     std::task::ready!(alarm.poll(due, cx));
                     if self.stream_at.is_some_and(|at| at <= Instant::now()) {
                         return Poll::Ready(Verdict::Stream(Start::Waiting));

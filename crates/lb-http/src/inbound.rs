@@ -1,12 +1,12 @@
 //! Reading a request: the headers the protocol needs, and a body with limits.
 
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, Request};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use lb_exchange::ParamHeaders;
@@ -70,17 +70,16 @@ pub(crate) enum BodyError {
 /// Reads a whole body.
 ///
 /// Cancel safe: no, what was read is lost; only the end of the connection does that.
-pub(crate) async fn body(map: &HeaderMap, incoming: Incoming, settings: &Settings) -> Result<Bytes, BodyError> {
-    let declared = map.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+pub(crate) async fn body(request: &mut Request<Incoming>, settings: &Settings) -> Result<Bytes, BodyError> {
+    let declared = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if declared.is_some_and(|length| settings.body_bytes_max as u64 <= length.saturating_sub(1)) {
         return Err(BodyError::Large);
     }
-    let mut incoming = pin!(incoming);
     let mut sleep = pin!(tokio::time::sleep_until(Instant::now() + settings.body_read_max));
     let mut gathered = Gathered::Nothing;
     std::future::poll_fn(|cx| {
         loop {
-            match incoming.as_mut().poll_frame(cx) {
+            match Pin::new(request.body_mut()).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => {
                     if let Ok(data) = frame.into_data() {
                         gathered.add(data);

@@ -68,7 +68,7 @@ pub(crate) fn page(status: StatusCode, kind: HeaderValue, body: Body) -> Respons
 pub(crate) fn bare(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
-    response.headers_mut().reserve(16);
+    response.headers_mut().reserve(12);
     response
 }
 

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http::header::{ALLOW, CONNECTION, HeaderName, HeaderValue, ORIGIN};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use lb_exchange::{Mount, Principal, ServerName};
-use lb_front::{Front, era_of_header};
+use lb_front::{Front, Posted, era_of_header};
 use lb_wire::header::PROTOCOL_VERSION;
 use lb_wire::revision::Era;
 
@@ -58,7 +59,8 @@ impl hyper::service::Service<Request<Incoming>> for Service {
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let (server, work) = (self.server.clone(), self.pulse.work());
         Box::pin(async move {
-            let mut response = server.answer(request).await;
+            let mut request = request;
+            let mut response = server.answer(&mut request).await;
             response.body_mut().hold(work);
             Ok(response)
         })
@@ -78,7 +80,8 @@ impl Server {
         }
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+    /// The request stays where it is: handed on, it would have its room in every future on the way.
+    async fn answer(&self, request: &mut Request<Incoming>) -> Response<Body> {
         let id = self.request_id(request.headers());
         let origin = request.headers().get(ORIGIN).cloned();
         let handled = AssertUnwindSafe(self.handle(request)).catch_unwind().await;
@@ -98,20 +101,20 @@ impl Server {
         response
     }
 
-    async fn handle(&self, request: Request<Incoming>) -> (Response<Body>, Pages) {
+    async fn handle(&self, request: &mut Request<Incoming>) -> (Response<Body>, Pages) {
         match self.route(request) {
             Route::Done(response, pages) => (response, pages),
-            Route::Post(request, mount, era) => (self.post(request, mount, era).await, Pages::Allowed),
+            Route::Post(mount, era) => (self.post(request, mount, era).await, Pages::Allowed),
         }
     }
 
-    fn route(&self, request: Request<Incoming>) -> Route {
-        if let Some(response) = self.page(&request) {
+    fn route(&self, request: &Request<Incoming>) -> Route {
+        if let Some(response) = self.page(request) {
             return Route::Done(response, Pages::Refused);
         }
         let era = era_of_header(request.headers().get(PROTOCOL_VERSION).map(HeaderValue::as_bytes));
-        let guarded = check_length(&request)
-            .and_then(|()| check_host(&request, &self.settings))
+        let guarded = check_length(request)
+            .and_then(|()| check_host(request, &self.settings))
             .and_then(|()| check_origin(request.headers(), &self.settings));
         if let Err(refused) = guarded {
             return Route::Done(turn_away(refused, era), Pages::Refused);
@@ -135,7 +138,7 @@ impl Server {
         Some(document(status, body))
     }
 
-    fn admit(&self, request: Request<Incoming>, era: Era) -> Route {
+    fn admit(&self, request: &Request<Incoming>, era: Era) -> Route {
         let done = |response| Route::Done(response, Pages::Allowed);
         let path = request.uri().path();
         if *request.method() == Method::OPTIONS {
@@ -151,8 +154,8 @@ impl Server {
             Err(response) => return done(*response),
         };
         match *request.method() {
-            Method::POST => Route::Post(request, mount, era),
-            Method::GET | Method::DELETE => done(self.bodiless(&request, mount, era)),
+            Method::POST => Route::Post(mount, era),
+            Method::GET | Method::DELETE => done(self.bodiless(request, mount, era)),
             _ => done(not_allowed("GET, POST, DELETE, OPTIONS")),
         }
     }
@@ -177,26 +180,30 @@ impl Server {
         }
     }
 
-    async fn post(&self, request: Request<Incoming>, mount: Mount, era: Era) -> Response<Body> {
-        let (head, incoming) = request.into_parts();
-        if !inbound::is_json(&head.headers) {
+    async fn post(&self, request: &mut Request<Incoming>, mount: Mount, era: Era) -> Response<Body> {
+        if !inbound::is_json(request.headers()) {
             let message = "Unsupported Media Type: the body must be application/json";
             return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, era, message);
         }
-        let headers = match inbound::headers(&head.headers) {
-            Ok(headers) => headers,
-            Err(repeated) => return repeated_header(repeated, era),
-        };
-        let body = match inbound::body(&head.headers, incoming, &self.settings).await {
+        let body = match inbound::body(request, &self.settings).await {
             Ok(body) => body,
             Err(error) => return no_body(error, era),
         };
-        let params = if era == Era::Modern { inbound::params(&head.headers) } else { Vec::new() };
-        let request = lb_front::Request { mount, principal: self.principal.clone(), headers };
-        let posted = self.front.post(request, params, body);
+        let mut posted = match self.posted(request.headers(), mount, era, body) {
+            Ok(posted) => posted,
+            Err(repeated) => return repeated_header(repeated, era),
+        };
         // A long call shall not keep the buffer that its request was read into.
-        drop(head);
-        response(posted.reply().await, &self.phase, self.settings.retry_after)
+        *request.headers_mut() = HeaderMap::new();
+        let reply = std::future::poll_fn(|cx| posted.poll_reply(cx)).await;
+        response(reply, &self.phase, self.settings.retry_after)
+    }
+
+    fn posted(&self, map: &HeaderMap, mount: Mount, era: Era, body: Bytes) -> Result<Posted, inbound::Repeated> {
+        let headers = inbound::headers(map)?;
+        let params = if era == Era::Modern { inbound::params(map) } else { Vec::new() };
+        let request = lb_front::Request { mount, principal: self.principal.clone(), headers };
+        Ok(self.front.post(request, params, body))
     }
 
     fn bodiless(&self, request: &Request<Incoming>, mount: Mount, era: Era) -> Response<Body> {
@@ -241,10 +248,10 @@ impl Server {
     }
 }
 
-/// Where a request leads. Only what must wait is left for a future: every request carries its room.
+/// Where a request leads.
 enum Route {
     Done(Response<Body>, Pages),
-    Post(Request<Incoming>, Mount, Era),
+    Post(Mount, Era),
 }
 
 /// Whether web pages may read the response.
