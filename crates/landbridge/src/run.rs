@@ -5,12 +5,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lb_backend::Environment;
+use lb_backend::{Children, Environment};
 use lb_exchange::{Mount, Principal, ServerName, ServerSpec, Tasks};
 use lb_front::Front;
 use lb_gateway::{Gateway, Limits};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 
 use crate::banner::banner;
 use crate::cli::{Cli, Command, Serve, Stdio, cli_default};
@@ -135,7 +134,7 @@ fn gateway(servers: Vec<ServerSpec>, tasks: &Tasks) -> Result<Gateway, Failure> 
     let supervisor = lb_process::own_supervisor()
         .map_err(|error| Failure::runtime(format!("cannot find this program's own file: {error}")))?;
     let embedded = Arc::new(embedded::servers(tasks));
-    let children = Arc::new(Semaphore::new(lb_backend::CHILDREN_MAX));
+    let children = Children::new(lb_backend::CHILDREN_MAX);
     let environment = Environment { supervisor, embedded, tasks: tasks.clone(), children };
     Gateway::new(servers, &environment, Limits::default())
         .map_err(|(name, error)| Failure::usage(format!("{name}: {error}")))

@@ -124,6 +124,16 @@ impl Calls {
         self.0.lock().closed.is_some()
     }
 
+    /// Refuses every later request with this error, if none is open now; false when one is, or it was closed before.
+    pub fn close_if_idle(&self, error: &Raw) -> bool {
+        let mut table = self.0.lock();
+        let idle = table.open.is_empty() && table.closed.is_none();
+        if idle {
+            table.closed = Some(error.clone());
+        }
+        idle
+    }
+
     /// Ends every open request with this error, and every later one too. Only the first reason counts.
     pub fn close(&self, error: &Raw) {
         let open = {

@@ -1,5 +1,6 @@
 //! Reaching a server in the era of the front, and the connection that comes of it.
 
+mod connector;
 mod handshake;
 mod open;
 
@@ -9,22 +10,25 @@ mod tests;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use lb_exchange::{Caller, ErrorBody, Feed, Outcome, ServerName, ServerSpec, Target, Tasks};
+use lb_exchange::{Caller, ErrorBody, Feed, Isolation, Outcome, ServerName, ServerSpec, Target, Tasks};
 use lb_process::Child;
 use lb_wire::Raw;
 use lb_wire::revision::{Era, Revision};
 use parking_lot::Mutex;
 use tokio::io::DuplexStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::child;
+use crate::children::Children;
 use crate::error::{ConnectError, EraError};
 use crate::http::{Endpoint, HttpConnection};
 use crate::inbound::Intake;
 use crate::pipe::{Ends, Pipe};
-use crate::restart::Life;
+
+pub use connector::Connector;
 
 /// Makers of servers that run inside this process, by name. Each call starts one and gives our end of its stream.
 pub type EmbeddedServers = HashMap<String, Arc<dyn Fn() -> DuplexStream + Send + Sync>>;
@@ -38,8 +42,8 @@ pub struct Environment {
     pub embedded: Arc<EmbeddedServers>,
     /// Owner of all tasks.
     pub tasks: Tasks,
-    /// Room for children: a permit each.
-    pub children: Arc<Semaphore>,
+    /// Room for children.
+    pub children: Children,
 }
 
 /// Children at one time, over all servers and sessions.
@@ -155,9 +159,9 @@ impl Server {
                 self.connection(Link::Http(connection), era, welcome, wish)
             }
             (None, _) => {
-                let room = self.room().map_err(EraError::Failed)?;
+                let room = self.room().await.map_err(EraError::Failed)?;
                 let started = self.start(era, wish.feed.clone()).await.map_err(EraError::Failed)?;
-                let guard = Started { inner: started, room, tasks: self.environment.tasks.clone() };
+                let guard = Started { inner: started, room: Mutex::new(room), tasks: self.environment.tasks.clone() };
                 let welcome = handshake::over_pipe(&guard, era, wish).await?;
                 self.connection(Link::Pipe(guard), era, welcome, wish)
             }
@@ -165,11 +169,10 @@ impl Server {
     }
 
     /// Room for one more child; embedded servers need none.
-    fn room(&self) -> Result<Option<OwnedSemaphorePermit>, ConnectError> {
-        let Target::Child { .. } = self.spec.target else { return Ok(None) };
-        match self.environment.children.clone().try_acquire_owned() {
-            Ok(permit) => Ok(Some(permit)),
-            Err(_) => Err(ConnectError::TooManyChildren(CHILDREN_MAX)),
+    async fn room(&self) -> Result<Option<OwnedSemaphorePermit>, ConnectError> {
+        match self.spec.target {
+            Target::Child { .. } => self.environment.children.room(&self.environment.tasks).await.map(Some),
+            Target::Http { .. } | Target::Embedded(_) => Ok(None),
         }
     }
 
@@ -195,100 +198,19 @@ impl Server {
         let revision = handshake::revision(era, &welcome).map_err(EraError::WrongEra)?;
         let name = self.spec.name.clone();
         let welcome = welcome.detached();
-        let connection = Connection { name, link, era, revision, welcome, log_level: Mutex::new(None) };
+        let connection =
+            Connection { name, link, era, revision, welcome, log_level: Mutex::new(None), usage: Usage::new() };
         let mixed = wish.caller.era() != era;
         if era == Era::Legacy && (mixed || !wish.client_says_initialized) {
             connection.notify("notifications/initialized", None);
         }
-        Ok(Arc::new(connection))
-    }
-}
-
-/// Connects to one server again and again, and remembers its crashes.
-pub struct Connector {
-    server: Arc<Server>,
-    life: Mutex<Life>,
-    /// How it ended last, and its stderr.
-    last_words: Mutex<(String, String)>,
-}
-
-impl Connector {
-    /// For one session, or for all that share.
-    pub fn new(server: Arc<Server>) -> Self {
-        Self { server, life: Mutex::new(Life::Stopped), last_words: Mutex::default() }
-    }
-
-    /// The server.
-    pub fn server(&self) -> &Arc<Server> {
-        &self.server
-    }
-
-    /// Connects, after the wait that earlier crashes call for.
-    ///
-    /// Cancel safe: yes, a child that was being started is ended.
-    ///
-    /// # Errors
-    /// The server cannot be reached, or is given up.
-    pub async fn connect(&self, wish: &Wish) -> Result<Arc<Connection>, ConnectError> {
-        let life = *self.life.lock();
-        match life {
-            Life::GaveUp { crashes, until } if until.is_none_or(|until| Instant::now() < until) => {
-                let (last, stderr) = self.last_words.lock().clone();
-                let again = until.map(|until| until.saturating_duration_since(Instant::now()));
-                return Err(ConnectError::GaveUp { crashes, again, last, stderr });
-            }
-            Life::Backoff { until, .. } => tokio::time::sleep_until(until.into()).await,
-            Life::Stopped | Life::Running { .. } | Life::GaveUp { .. } => {}
+        let connection = Arc::new(connection);
+        // Others than the session that made it may rely on a shared one, and tasks go on without a request.
+        if connection.is_child() && self.spec.isolation == Isolation::Session && !connection.declares("tasks", None) {
+            self.environment.children.add(&connection);
         }
-        if self.server.environment.tasks.is_stopping() {
-            return Err(ConnectError::Stopping);
-        }
-        *self.life.lock() = life.started(Instant::now());
-        let result = self.server.connect(wish).await;
-        if let Err(error) = &result {
-            self.failed(life, error);
-        }
-        result
+        Ok(connection)
     }
-
-    /// An attempt to connect has failed.
-    fn failed(&self, before: Life, error: &ConnectError) {
-        let words = match (error, before) {
-            (ConnectError::Exited { exit, stderr }, _) => (exit.clone(), stderr.clone()),
-            (ConnectError::Spawn(why), _) => (why.clone(), String::new()),
-            // No attempt at all.
-            (ConnectError::TooManyChildren(_) | ConnectError::Stopping, _) => return *self.life.lock() = before,
-            // The one attempt of a server that was given up.
-            (error, Life::GaveUp { .. }) => (error.to_string(), String::new()),
-            _ => return,
-        };
-        self.crashed(Instant::now(), words);
-    }
-
-    /// A connection that this made has died by itself.
-    ///
-    /// Cancel safe: yes, nothing is counted then.
-    pub async fn lost(&self, connection: &Connection) {
-        if let Link::Pipe(started) = &connection.link {
-            let words = started.last_words().await;
-            self.crashed(started.pipe().ended().unwrap_or_else(Instant::now), words);
-        }
-    }
-
-    fn crashed(&self, at: Instant, words: (String, String)) {
-        *self.last_words.lock() = words;
-        let jitter = 0.9 + 0.2 * f64::from(rand_unit());
-        let mut life = self.life.lock();
-        *life = life.crashed(&self.server.spec.restart, at, jitter);
-        tracing::warn!(server = %self.server.spec.name, life = ?*life, "server process ended unexpectedly");
-    }
-}
-
-/// A number in 0..1; no secret hangs on it.
-fn rand_unit() -> f32 {
-    let nanos =
-        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.subsec_nanos());
-    (nanos % 1000) as f32 / 1000.0
 }
 
 /// A live connection to a server.
@@ -300,6 +222,25 @@ pub struct Connection {
     welcome: Raw,
     /// The level that a legacy client set on a modern server, which wants it with every request.
     log_level: Mutex<Option<Raw>>,
+    usage: Usage,
+}
+
+/// What tells whether a connection can be done without.
+struct Usage {
+    since: Instant,
+    /// When the last request was opened, in milliseconds from then on.
+    last: AtomicU64,
+    /// Whether the server was told to tell of changes.
+    subscribed: AtomicBool,
+    /// Whether it was ended to make room.
+    retired: AtomicBool,
+}
+
+impl Usage {
+    fn new() -> Self {
+        let (last, subscribed, retired) = Default::default();
+        Self { since: Instant::now(), last, subscribed, retired }
+    }
 }
 
 enum Link {
@@ -347,6 +288,28 @@ impl Connection {
     /// Whether any request is open.
     pub fn is_busy(&self) -> bool {
         self.intake().calls.len() != 0
+    }
+
+    /// When the last request was opened.
+    pub(crate) fn used_at(&self) -> Instant {
+        self.usage.since + Duration::from_millis(self.usage.last.load(Ordering::Relaxed))
+    }
+
+    /// Makes sure that nothing is sent any more, if nothing is under way and nobody listens.
+    pub(crate) fn retire(&self) -> bool {
+        let intake = self.intake();
+        let needed = self.is_lost() || self.usage.subscribed.load(Ordering::Relaxed) || intake.feed.is_heard();
+        let called = format!("server {:?}", self.name.as_str());
+        let retired = !needed && intake.calls.close_if_idle(&crate::error::closed(&called, None, None));
+        if retired {
+            tracing::info!(server = %self.name, "idle server process is ended to make room for another");
+            self.usage.retired.store(true, Ordering::Relaxed);
+        }
+        retired
+    }
+
+    fn is_child(&self) -> bool {
+        matches!(&self.link, Link::Pipe(started) if started.child().is_some())
     }
 
     /// Sends a notification of the client.
@@ -411,7 +374,7 @@ impl Connection {
 struct Started {
     inner: child::Started,
     /// Given back when the process is gone.
-    room: Option<OwnedSemaphorePermit>,
+    room: Mutex<Option<OwnedSemaphorePermit>>,
     tasks: Tasks,
 }
 
@@ -439,6 +402,7 @@ impl Started {
         self.pipe().close();
         if let Some(child) = self.child() {
             child::stop(child.clone()).await;
+            drop(self.room.lock().take());
         }
     }
 }
@@ -447,7 +411,7 @@ impl Drop for Started {
     fn drop(&mut self) {
         self.pipe().close();
         if let Some(child) = self.inner.child.take() {
-            let room = self.room.take();
+            let room = self.room.get_mut().take();
             self.tasks.spawn(async move {
                 child::stop(child).await;
                 drop(room);

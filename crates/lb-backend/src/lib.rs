@@ -5,6 +5,7 @@
 
 mod calls;
 mod child;
+mod children;
 mod commands;
 mod connect;
 mod era;
@@ -16,5 +17,6 @@ mod outbound;
 mod pipe;
 mod restart;
 
+pub use children::Children;
 pub use connect::{CHILDREN_MAX, Connection, Connector, EmbeddedServers, Environment, Server, Wish};
 pub use error::ConnectError;

@@ -9,6 +9,7 @@ mod memory;
 mod procs;
 mod remote;
 mod restart;
+mod room;
 mod script;
 mod signals;
 mod starts;

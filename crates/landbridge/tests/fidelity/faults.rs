@@ -8,14 +8,13 @@ mod middle;
 
 use std::sync::Arc;
 
-use lb_backend::Environment;
+use lb_backend::{Children, Environment};
 use lb_exchange::Tasks;
 use lb_front::Front;
 use lb_gateway::{Gateway, Limits};
 use lb_peers::harness::config;
 use lb_wire::Raw;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 
 use self::middle::Faulty;
 use crate::case::{Era, Wire};
@@ -111,7 +110,7 @@ async fn run(path: &Path, fault: Fault, way: Way) -> Result<(), String> {
         supervisor: LANDBRIDGE.into(),
         embedded: Arc::default(),
         tasks: tasks.clone(),
-        children: Arc::new(Semaphore::new(1)),
+        children: Children::new(1),
     };
     let gateway = Gateway::new(specs, &environment, Limits::default()).map_err(|_| "no gateway")?;
     let middle = Faulty { gateway: gateway.clone(), fault, way };

@@ -1,6 +1,7 @@
 //! A client's request on a connection: from the lists that are known, after a check of mirrored headers, or straight.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,9 @@ impl Connection {
     /// # Errors
     /// The call itself, when the server is gone and nothing was sent: it can go out on another connection.
     pub fn open(self: &Arc<Self>, call: Call) -> Result<Exchange, Box<Call>> {
-        Ok(match self.intake().lists.look_up(&call.message, Instant::now()) {
+        let now = Instant::now();
+        self.used(&call, now);
+        Ok(match self.intake().lists.look_up(&call.message, now) {
             Lookup::Known(result) => Exchange::ready(End::from_server(Outcome::Result(result), self.era)),
             Lookup::Ask(ticket) => {
                 let inner = self.send(call)?;
@@ -34,6 +37,15 @@ impl Connection {
             Lookup::NoList if self.writes_headers(&call) => self.once_known(call, |it, _, call| it.send(call)),
             Lookup::NoList => self.send(call)?,
         })
+    }
+
+    /// Notes that the connection is needed, now or for good.
+    fn used(&self, call: &Call, now: Instant) {
+        let millis = u64::try_from((now - self.usage.since).as_millis()).unwrap_or(u64::MAX);
+        self.usage.last.store(millis, Ordering::Relaxed);
+        if call.message.method() == "resources/subscribe" {
+            self.usage.subscribed.store(true, Ordering::Relaxed);
+        }
     }
 
     fn send(&self, call: Call) -> Result<Exchange, Box<Call>> {

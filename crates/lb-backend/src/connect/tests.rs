@@ -32,7 +32,7 @@ async fn connect(revision: Revision, scripts: Vec<Script>) -> (Result<Era, Strin
         supervisor: PathBuf::new(),
         embedded: Arc::new(embedded),
         tasks: tasks.clone(),
-        children: Arc::new(Semaphore::new(1)),
+        children: Children::new(1),
     };
     let caller =
         Caller { principal: Principal::local(), revision, capabilities: Capabilities::none(), client_info: None };
@@ -107,4 +107,14 @@ async fn a_legacy_client_reaches_a_server_that_refuses_initialize() {
     let ours = json!(["2026-07-28"]);
     let scripts = vec![vec![refuses(-32022, &ours)], vec![welcomes(&ours)]];
     assert_eq!(connect(Revision::V2025_11_25, scripts).await, (Ok(Era::Modern), 0));
+}
+
+#[tokio::test]
+async fn without_room_and_without_an_idle_child_there_is_no_room() {
+    let (children, tasks) = (Children::new(1), Tasks::default());
+    let first = children.room(&tasks).await.unwrap();
+    let error = children.room(&tasks).await.unwrap_err();
+    assert!(matches!(error, ConnectError::TooManyChildren(1)), "{error}");
+    drop(first);
+    assert!(children.room(&tasks).await.is_ok(), "it was given back");
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use lb_backend::{EmbeddedServers, Environment};
+use lb_backend::{Children, EmbeddedServers, Environment};
 use lb_exchange::Tasks;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
@@ -94,7 +94,7 @@ pub fn environment(tasks: &Tasks) -> Environment {
         supervisor: "no-children-here".into(),
         embedded: embedded(),
         tasks: tasks.clone(),
-        children: Arc::new(tokio::sync::Semaphore::new(0)),
+        children: Children::new(0),
     }
 }
 

@@ -1,0 +1,100 @@
+//! Connecting to one server again and again.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use super::{Connection, Link, Server, Wish};
+use crate::error::ConnectError;
+use crate::restart::Life;
+
+/// Connects to one server again and again, and remembers its crashes.
+pub struct Connector {
+    server: Arc<Server>,
+    life: Mutex<Life>,
+    /// How it ended last, and its stderr.
+    last_words: Mutex<(String, String)>,
+}
+
+impl Connector {
+    /// For one session, or for all that share.
+    pub fn new(server: Arc<Server>) -> Self {
+        Self { server, life: Mutex::new(Life::Stopped), last_words: Mutex::default() }
+    }
+
+    /// The server.
+    pub fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+
+    /// Connects, after the wait that earlier crashes call for.
+    ///
+    /// Cancel safe: yes, a child that was being started is ended.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or is given up.
+    pub async fn connect(&self, wish: &Wish) -> Result<Arc<Connection>, ConnectError> {
+        let life = *self.life.lock();
+        match life {
+            Life::GaveUp { crashes, until } if until.is_none_or(|until| Instant::now() < until) => {
+                let (last, stderr) = self.last_words.lock().clone();
+                let again = until.map(|until| until.saturating_duration_since(Instant::now()));
+                return Err(ConnectError::GaveUp { crashes, again, last, stderr });
+            }
+            Life::Backoff { until, .. } => tokio::time::sleep_until(until.into()).await,
+            Life::Stopped | Life::Running { .. } | Life::GaveUp { .. } => {}
+        }
+        if self.server.environment.tasks.is_stopping() {
+            return Err(ConnectError::Stopping);
+        }
+        *self.life.lock() = life.started(Instant::now());
+        let result = self.server.connect(wish).await;
+        if let Err(error) = &result {
+            self.failed(life, error);
+        }
+        result
+    }
+
+    /// An attempt to connect has failed.
+    fn failed(&self, before: Life, error: &ConnectError) {
+        let words = match (error, before) {
+            (ConnectError::Exited { exit, stderr }, _) => (exit.clone(), stderr.clone()),
+            (ConnectError::Spawn(why), _) => (why.clone(), String::new()),
+            // No attempt at all.
+            (ConnectError::TooManyChildren(_) | ConnectError::Stopping, _) => return *self.life.lock() = before,
+            // The one attempt of a server that was given up.
+            (error, Life::GaveUp { .. }) => (error.to_string(), String::new()),
+            _ => return,
+        };
+        self.crashed(Instant::now(), words);
+    }
+
+    /// A connection that this made has died by itself.
+    ///
+    /// Cancel safe: yes, nothing is counted then.
+    pub async fn lost(&self, connection: &Connection) {
+        if connection.usage.retired.load(Ordering::Relaxed) {
+            *self.life.lock() = Life::Stopped;
+        } else if let Link::Pipe(started) = &connection.link {
+            let words = started.last_words().await;
+            self.crashed(started.pipe().ended().unwrap_or_else(Instant::now), words);
+        }
+    }
+
+    fn crashed(&self, at: Instant, words: (String, String)) {
+        *self.last_words.lock() = words;
+        let jitter = 0.9 + 0.2 * f64::from(rand_unit());
+        let mut life = self.life.lock();
+        *life = life.crashed(&self.server.spec.restart, at, jitter);
+        tracing::warn!(server = %self.server.spec.name, life = ?*life, "server process ended unexpectedly");
+    }
+}
+
+/// A number in 0..1; no secret hangs on it.
+fn rand_unit() -> f32 {
+    let nanos =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.subsec_nanos());
+    (nanos % 1000) as f32 / 1000.0
+}
