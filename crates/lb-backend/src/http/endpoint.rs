@@ -27,7 +27,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(10);
 pub struct Endpoint {
     /// What the server is called in messages: its name, host and port.
     called: String,
-    /// The URL as it may be shown: no query, which may hold a token.
+    /// The URL as it may be shown.
     shown: String,
     host: String,
     port: u16,
@@ -55,7 +55,7 @@ impl Endpoint {
     /// # Errors
     /// The URL or a header cannot be used.
     pub fn new(name: &str, url: &str, headers: &[(String, Secret)], tasks: Tasks) -> Result<Arc<Self>, ConnectError> {
-        let shown = url.split(['?', '#']).next().unwrap_or_default().to_owned();
+        let shown = shown(url);
         let refuse = |why: String| ConnectError::Unreachable { url: shown.clone(), why };
         let parsed = Url::parse(url).map_err(|error| refuse(error.to_string()))?;
         let host = parsed.host().ok_or_else(|| refuse("it names no host".to_owned()))?;
@@ -239,6 +239,17 @@ impl SendError {
             Self::Unreachable(error) => error.to_body_of(endpoint.called()),
             Self::Broken(_) => ErrorBody::from_server(error::closed(endpoint.called(), None, None)),
         }
+    }
+}
+
+/// A URL without its query and user, which may hold secrets.
+fn shown(url: &str) -> String {
+    let bare = url.split(['?', '#']).next().unwrap_or_default();
+    let (scheme, rest) = bare.split_once("://").unwrap_or(("", bare));
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    match authority.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}://{host}/{path}"),
+        None => bare.to_owned(),
     }
 }
 

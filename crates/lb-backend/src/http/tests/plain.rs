@@ -238,7 +238,8 @@ async fn nobody_there_is_said_so() {
     let url = server.url();
     // The listener goes away with its runtime task only at the end of the test, so another port is refused instead.
     let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let endpoint = Endpoint::new("it", &format!("http://{free}/mcp?token=secret"), &[], Tasks::default()).unwrap();
+    let endpoint =
+        Endpoint::new("it", &format!("http://secret:secret@{free}/mcp?token=secret"), &[], Tasks::default()).unwrap();
     let error = HttpConnection::legacy(endpoint, hello(), Feed::default()).await.err().unwrap();
     let crate::error::EraError::Failed(error) = error else { panic!("{error:?}") };
     let text = error.to_string();
