@@ -4,7 +4,6 @@
 //! driven by the calls that use them. Tasks exist only for what nobody waits for: notifications and answers on their
 //! way out, and the legacy stream on which bytes can arrive unasked.
 
-mod bell;
 mod conn;
 mod endpoint;
 mod handshake;

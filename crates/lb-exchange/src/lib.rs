@@ -5,6 +5,7 @@
 //! that any two of them can be joined.
 
 mod associate;
+mod bell;
 mod call;
 mod desk;
 mod exchange;
@@ -18,6 +19,7 @@ mod streams;
 mod tasks;
 
 pub use associate::{Associated, Hints, InFlight, Whence, associate};
+pub use bell::Bell;
 pub use call::{Call, Caller, Capabilities, Hello, Mount, ParamHeaders};
 pub use desk::{Busy, Desk};
 pub use exchange::{Driver, Exchange, Remote, Yield};

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
+use lb_exchange::Bell;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
@@ -34,7 +35,7 @@ pub(crate) async fn serve_connection(socket: TcpStream, server: Arc<Server>) {
     let mut connection = pin!(builder.serve_connection(io, service));
 
     let mut sleep = pin!(tokio::time::sleep_until(Instant::now() + server.settings.idle_max));
-    let (mut watching, mut known) = (None, Level::Serving);
+    let (bell, mut watching, mut known) = (Bell::default(), None, Level::Serving);
     std::future::poll_fn(|cx| {
         watching.get_or_insert_with(|| server.phase.watch(cx.waker()));
         let level = server.phase.level();
@@ -45,7 +46,7 @@ pub(crate) async fn serve_connection(socket: TcpStream, server: Arc<Server>) {
         if level == Level::Aborting {
             return Poll::Ready(());
         }
-        if let Poll::Ready(outcome) = connection.as_mut().poll(cx) {
+        if let Poll::Ready(outcome) = bell.poll(cx, |cx| connection.as_mut().poll(cx)) {
             if let Err(error) = outcome {
                 tracing::debug!(%error, "connection ended");
             }

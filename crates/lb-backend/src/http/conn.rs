@@ -11,11 +11,10 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use lb_exchange::Bell;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
-
-use super::bell::Bell;
 
 /// A request with its whole body.
 pub type Outgoing = Request<Full<Bytes>>;
@@ -41,7 +40,7 @@ impl Conn {
     /// Speaks HTTP over a fresh stream.
     pub async fn open(stream: Stream) -> Result<Box<Self>, hyper::Error> {
         let (sender, wire) = http1::handshake(TokioIo::new(stream)).await?;
-        Ok(Box::new(Self { sender, wire, over: false, bell: Arc::new(Bell::new()) }))
+        Ok(Box::new(Self { sender, wire, over: false, bell: Arc::default() }))
     }
 
     /// Sends a request and gives the head of its response.

@@ -27,7 +27,7 @@ impl Client {
             accept: Accept::Both,
         };
         let request = Request { mount: self.mount.clone(), principal: Principal::local(), headers };
-        self.front.post(request, Vec::new(), Bytes::from(message.to_string())).await
+        self.front.post(request, Vec::new(), Bytes::from(message.to_string())).reply().await
     }
 
     /// Opens a legacy session; gives the reply to `initialize`.

@@ -1,8 +1,9 @@
-//! Wakers for a connection that is polled by the task which uses it.
+//! A waker for several things that are polled by one task and wake each other.
 //!
-//! The two ends of such a connection wake each other through the one task that polls both. A runtime takes a task that
-//! is woken while it runs for one that wants to yield: it queues it and wakes another thread to look for work. So what
-//! rings while we poll is answered by polling once more, and only what rings otherwise wakes the task.
+//! Both ends of an HTTP connection are such things, to the server behind as to the client in front. A runtime takes a
+//! task that is woken while it runs for one that wants to yield: it queues it and wakes another thread to look for
+//! work, once per call. So what rings while we poll is answered by polling once more, and only what rings otherwise
+//! wakes the task.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,7 @@ use futures_util::task::AtomicWaker;
 /// How often a ring is answered at once. The runtime's own budget rings until the task has yielded.
 const ROUNDS_MAX: usize = 8;
 
-/// The waker of one connection, whatever task uses it.
+/// The waker of one connection, whatever task polls it.
 pub struct Bell {
     line: Arc<Line>,
     waker: Waker,
@@ -41,12 +42,14 @@ impl Wake for Line {
     }
 }
 
-impl Bell {
-    pub fn new() -> Self {
+impl Default for Bell {
+    fn default() -> Self {
         let line = Arc::<Line>::default();
         Self { waker: Waker::from(line.clone()), line }
     }
+}
 
+impl Bell {
     /// Polls for the task of `cx`, and again for as long as that rings the bell.
     pub fn poll<T>(&self, cx: &mut Context<'_>, mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
         self.line.task.register(cx.waker());
@@ -86,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_ring_while_polling_is_answered_by_polling_again() {
-        let (bell, task) = (Bell::new(), Arc::<Task>::default());
+        let (bell, task) = (Bell::default(), Arc::<Task>::default());
         let mut polls = 0;
         let polled = poll(&bell, &task, |cx| {
             polls += 1;
@@ -100,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_ring_at_any_other_time_wakes_the_task_that_polled_last() {
-        let (bell, first, last) = (Bell::new(), Arc::<Task>::default(), Arc::<Task>::default());
+        let (bell, first, last) = (Bell::default(), Arc::<Task>::default(), Arc::<Task>::default());
         let mut waker = None;
         for task in [&first, &last] {
             assert_eq!(
@@ -117,7 +120,7 @@ mod tests {
 
     #[test]
     fn one_who_rings_for_ever_is_left_to_the_runtime() {
-        let (bell, task) = (Bell::new(), Arc::<Task>::default());
+        let (bell, task) = (Bell::default(), Arc::<Task>::default());
         let mut polls = 0;
         let polled = poll(&bell, &task, |cx| {
             polls += 1;
@@ -130,7 +133,7 @@ mod tests {
     /// Every ring of another thread leads to a poll after it.
     #[test]
     fn no_ring_of_another_thread_is_lost() {
-        let (bell, task) = (Bell::new(), Arc::<Task>::default());
+        let (bell, task) = (Bell::default(), Arc::<Task>::default());
         let wanted = Arc::new(AtomicUsize::new(0));
         let mut waker = None;
         assert!(
