@@ -77,6 +77,7 @@ mod tests {
         let pid = Pid::from_raw(leader.id().try_into().expect("a pid")).expect("a pid");
         let begun = std::time::Instant::now();
         while session_members(pid) != [pid] && begun.elapsed().as_secs() < 10 {
+            #[expect(clippy::disallowed_methods, reason = "no event tells when another process begins its session")]
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         let members = session_members(pid);
