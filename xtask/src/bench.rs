@@ -98,6 +98,8 @@ fn gateway_aims(bench: &Bench, effort: Effort, held: &[usize]) -> Result<Vec<Aim
     drop(running);
     let (startup_ms, idle_kib) = bench.startup(effort)?;
     found.push(Aim::at_most("start to first initialize, ms", Some(startup_ms), 15.0));
+    let (all_ms, child_ms) = bench.startup_with_child(effort)?;
+    found.push(Aim::at_most("the same with a stdio server, less its own start, ms", Some(all_ms - child_ms), 15.0));
     found.push(Aim::at_most("RSS idle, MB", Some(idle_kib / 1024.0), 10.0));
     for sessions in held {
         let kib = bench.held_sessions(*sessions)?;

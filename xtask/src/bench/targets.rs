@@ -177,10 +177,26 @@ impl Bench {
         load::parse(&self.mcpload_text(&mut command)?)
     }
 
-    /// Milliseconds from start to the first `initialize` answered, and the KiB resident after the first list.
+    /// Milliseconds from start to the first `initialize` answered, and the KiB resident after the first list, with a
+    /// server that runs already.
     pub fn startup(&self, effort: Effort) -> Result<(f64, f64)> {
+        let mut echo = Command::new(&self.echo);
+        let echo = self.server(echo.args(["http", "127.0.0.1:0"]), "echo")?;
+        self.startup_with(&json!({"url": format!("{}/mcp", echo.url)}), effort)
+    }
+
+    /// The same with a server that has to be started, and the milliseconds that this server takes by itself.
+    pub fn startup_with_child(&self, effort: Effort) -> Result<(f64, f64)> {
+        let (all, _) = self.startup_with(&self.stdio_server(), effort)?;
+        let mut command = Command::new(&self.mcpload);
+        command.args(["startup", "--stdio", &format!("{} stdio", self.echo.display())]);
+        command.args(["--rounds", &effort.rounds.to_string()]);
+        Ok((all, number(&self.one_line(&mut command)?, "initialize_ms")?))
+    }
+
+    fn startup_with(&self, upstream: &Value, effort: Effort) -> Result<(f64, f64)> {
         let landbridge = self.landbridge.as_ref().context("landbridge was not built")?;
-        let config = self.config(&self.stdio_server())?;
+        let config = self.config(upstream)?;
         // mcpload must know the port beforehand: take one that was free a moment ago.
         let address = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         let mut command = Command::new(&self.mcpload);
@@ -195,9 +211,12 @@ impl Bench {
         Ok((number(&found, "initialize_ms")?, number(&found, "rss_kb")?))
     }
 
-    /// KiB that landbridge grows by for each of `sessions` held at once.
+    /// KiB that landbridge grows by for each of `sessions` held at once, once the server that they share runs.
     pub fn held_sessions(&self, sessions: usize) -> Result<f64> {
         let gateway = self.gateway(&self.stdio_server())?;
+        let mut first = Command::new(&self.mcpload);
+        first.args(["run", "--url", &format!("{}/mcp/server/echo", gateway.url), "--calls", "1"]);
+        self.mcpload_text(&mut first)?;
         let mut command = Command::new(&self.mcpload);
         command.args(["idle", "--url", &format!("{}/mcp/server/echo", gateway.url)]);
         command.args(["--pid", &gateway.pid().to_string(), "--sessions", &sessions.to_string()]);
