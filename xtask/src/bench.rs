@@ -105,8 +105,11 @@ fn gateway_aims(bench: &Bench, effort: Effort, held: &[usize]) -> Result<Vec<Aim
         let kib = bench.held_sessions(*sessions)?;
         found.push(Aim::at_most(format!("KiB per session, {sessions} held"), Some(kib), 16.0));
     }
-    // Counted by a test of the binary's own crate, which can install a counting allocator; nothing outside can see it.
-    found.push(Aim::at_most("allocations per call", None, 8.0));
+    for setting in [Setting::HttpHttpJson, Setting::HttpHttpModern, Setting::HttpStdioLegacy, Setting::HttpStdioModern]
+    {
+        let name = format!("{} {}: allocations per call", setting.path(), setting.wire());
+        found.push(Aim::at_most(name, Some(bench.allocations(setting)?), 8.0));
+    }
     Ok(found)
 }
 

@@ -84,6 +84,7 @@ pub struct Bench {
     echo: PathBuf,
     rawproxy: PathBuf,
     rawstdio: PathBuf,
+    allocs: PathBuf,
     landbridge: Option<PathBuf>,
     /// Config files and logs.
     folder: PathBuf,
@@ -112,6 +113,7 @@ impl Bench {
             echo: build("echo-mcp", "echo-mcp")?,
             rawproxy: build("limits", "rawproxy")?,
             rawstdio: build("limits", "rawstdio")?,
+            allocs: build("allocs", "allocs")?,
             landbridge: (!floors).then(|| build("landbridge", "landbridge")).transpose()?,
             folder,
             _alone: alone,
@@ -209,6 +211,20 @@ impl Bench {
             bail!("not every start succeeded: {found}");
         }
         Ok((number(&found, "initialize_ms")?, number(&found, "rss_kb")?))
+    }
+
+    /// What one warm call allocates in the whole gateway.
+    pub fn allocations(&self, setting: Setting) -> Result<f64> {
+        let mut echo = Command::new(&self.echo);
+        let echo = self.server(echo.args(["http", "127.0.0.1:0", "stateless"]), "echo")?;
+        let upstream = match setting.path() {
+            "http-stdio" => self.stdio_server(),
+            _ => json!({"url": format!("{}/mcp", echo.url)}),
+        };
+        let wire = if setting.wire() == "modern" { "modern" } else { "legacy" };
+        let mut command = Command::new(&self.allocs);
+        command.arg(self.config(&upstream)?).args(["echo", wire]);
+        number(&self.one_line(&mut command)?, "allocations")
     }
 
     /// KiB that landbridge grows by for each of `sessions` held at once, once the server that they share runs.
