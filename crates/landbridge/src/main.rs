@@ -13,6 +13,14 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+/// One client on a pipe needs one thread: with more, every line would wake another one.
+fn runtime(cli: &cli::Cli) -> tokio::runtime::Builder {
+    match cli.command {
+        Some(cli::Command::Stdio(_)) => tokio::runtime::Builder::new_current_thread(),
+        Some(cli::Command::Serve(_)) | None => tokio::runtime::Builder::new_multi_thread(),
+    }
+}
+
 fn main() -> ExitCode {
     // First of all: the supervisor of a child is this binary too, and must stay small.
     if let Some(code) = lb_process::supervise_entry() {
@@ -20,7 +28,7 @@ fn main() -> ExitCode {
     }
     let cli = cli::Cli::parse();
     logs::start(&cli);
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let runtime = match runtime(&cli).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("landbridge: cannot start: {error}");

@@ -194,9 +194,10 @@ impl Server {
             Err(repeated) => return repeated_header(repeated, era),
         };
         // A long call shall not keep the buffer that its request was read into.
-        *request.headers_mut() = HeaderMap::new();
+        request.headers_mut().clear();
         let reply = std::future::poll_fn(|cx| posted.poll_reply(cx)).await;
-        response(reply, &self.phase, self.settings.retry_after)
+        let map = std::mem::take(request.headers_mut());
+        response(reply, map, &self.phase, self.settings.retry_after)
     }
 
     fn posted(&self, map: &HeaderMap, mount: Mount, era: Era, body: Bytes) -> Result<Posted, inbound::Repeated> {
@@ -213,7 +214,7 @@ impl Server {
         };
         let asked = lb_front::Request { mount, principal: self.principal.clone(), headers };
         let reply = if *request.method() == Method::GET { self.front.get(&asked) } else { self.front.delete(&asked) };
-        response(reply, &self.phase, self.settings.retry_after)
+        response(reply, HeaderMap::new(), &self.phase, self.settings.retry_after)
     }
 
     /// The caller's own id if it is harmless, else one of ours.

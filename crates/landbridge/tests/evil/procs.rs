@@ -63,9 +63,10 @@ pub fn is_alive(pid: u32) -> bool {
     read(pid).is_some_and(|process| process.state != 'Z')
 }
 
-/// Whether a process is there, if only as a zombie.
+/// Whether a process is there, if only as a zombie. Not one of an orphan: that is for the system's first process to
+/// collect, which in a container may be anything.
 pub fn exists(pid: u32) -> bool {
-    std::path::Path::new(&format!("/proc/{pid}")).exists()
+    read(pid).is_some_and(|process| process.state != 'Z' || process.parent != 1)
 }
 
 /// Waits until `found` finds nothing more, and fails with what is left.
