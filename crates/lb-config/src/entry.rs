@@ -19,7 +19,7 @@ use crate::suggest::nearest;
 /// What an entry may refer to outside the file.
 pub(crate) struct Scope<'a> {
     pub env: Lookup<'a>,
-    /// Folder that a relative `cwd` starts from.
+    /// Folder that a relative `cwd`, and without it a relative path in `command`, starts from.
     pub folder: &'a Path,
 }
 

@@ -27,7 +27,7 @@ pub struct Loaded {
     pub left_out: Vec<Problem>,
 }
 
-/// Reads the text of a config file; a relative `cwd` starts at the folder of `file`, which itself is not touched.
+/// Reads the text of a config file; relative paths start at the folder of `file`, which itself is not touched.
 ///
 /// # Errors
 /// Every problem of the file in file order, warnings included, when at least one of them makes it unusable.

@@ -136,6 +136,22 @@ fn only_a_relative_cwd_starts_at_the_folder_of_the_file() {
 }
 
 #[test]
+fn only_a_relative_path_to_a_program_starts_at_the_folder_of_the_file() {
+    for (command, want) in [
+        ("./run", "conf/./run"),
+        ("bin/run", "conf/bin/run"),
+        ("../run", "conf/../run"),
+        ("run", "run"),
+        ("/bin/run", "/bin/run"),
+        ("${HOME}/run", "/home/a/run"),
+    ] {
+        let spec = only(&format!(r#"{{"servers": {{"a": {{"command": "{command}"}}}}}}"#));
+        let Target::Child { command: got, cwd, .. } = spec.target else { panic!("a child") };
+        assert_eq!((got.as_str(), cwd), (want, None), "input {command}");
+    }
+}
+
+#[test]
 fn one_restart_delay_alone_moves_the_default_of_the_other() {
     for (text, want) in [
         (r#"{"baseDelayMs": 90000}"#, (90_000, 90_000)),

@@ -1,7 +1,7 @@
 //! Where the server of an entry is: a command or a URL, and what goes with each.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf, is_separator};
 
 use lb_exchange::{Secret, Target};
 
@@ -139,7 +139,22 @@ impl<'e> Entry<'e, '_> {
                 .warn(member.node.at, &path, "is taken as one program name, spaces included")
                 .hint("put the arguments into \"args\"");
         }
-        Ok(command)
+        self.located(command, &member.node, &path)
+    }
+
+    /// A relative path to a program starts where `cwd` would: at the folder of the file. With `cwd` given, the system
+    /// takes it from there.
+    fn located(&mut self, command: String, node: &Node, path: &KeyPath) -> Read<String> {
+        let by_path = command.contains(is_separator) && Path::new(&command).is_relative();
+        if !by_path || self.find("cwd").is_some() {
+            return Ok(command);
+        }
+        self.scope.folder.join(command).into_os_string().into_string().map_err(|_| {
+            self.report
+                .error(node.at, path, "starts at the folder of this file, whose name is not UTF-8")
+                .hint("write the whole path, or give \"cwd\"");
+            Reported
+        })
     }
 
     fn args(&mut self) -> Read<Vec<String>> {
