@@ -32,6 +32,26 @@ pub(crate) enum Shape {
     Own,
 }
 
+impl Shape {
+    /// Reports a key that is none of ours; `meant` is the one of ours that looks like it.
+    pub(crate) fn unknown_key(
+        self,
+        report: &mut Report<'_>,
+        at: usize,
+        path: &KeyPath,
+        meant: Option<&str>,
+    ) -> Read<()> {
+        let (problem, read) = match self {
+            Self::Foreign => (report.warn(at, path, "unknown key"), Ok(())),
+            Self::Own => (report.error(at, path, "unknown key"), Err(Reported)),
+        };
+        if let Some(known) = meant {
+            problem.hint(format!("did you mean {known:?}?"));
+        }
+        read
+    }
+}
+
 /// A server without its name.
 #[derive(Debug)]
 pub(crate) struct Body {
@@ -93,7 +113,7 @@ pub(crate) fn read(
     let target = entry.target();
     let isolation = entry.isolation();
     let timeout = entry.timeout();
-    let restart = entry.restart();
+    let restart = entry.restart(shape);
     keys?;
     Ok(Body { disabled: disabled?, target: target?, isolation: isolation?, timeout: timeout?, restart: restart? })
 }
@@ -131,17 +151,9 @@ impl<'e> Entry<'e, '_> {
                     .hint("write \"disabled\": true or leave it out");
                 continue;
             }
-            let problem = match shape {
-                Shape::Foreign => self.report.warn(member.at, &path, "unknown key"),
-                Shape::Own => {
-                    read = Err(Reported);
-                    self.report.error(member.at, &path, "unknown key")
-                }
-            };
             let other_word = OTHER_WORDS.iter().find(|(word, _)| *word == key).map(|(_, known)| *known);
-            if let Some(known) = other_word.or_else(|| nearest(key, &KEYS)) {
-                problem.hint(format!("did you mean {known:?}?"));
-            }
+            let meant = other_word.or_else(|| nearest(key, &KEYS));
+            read = read.and(shape.unknown_key(self.report, member.at, &path, meant));
         }
         read
     }
@@ -179,9 +191,9 @@ impl<'e> Entry<'e, '_> {
         Ok(Some(Duration::from_millis(u64::from(ms))))
     }
 
-    fn restart(&mut self) -> Read<Restart> {
+    fn restart(&mut self, shape: Shape) -> Read<Restart> {
         match self.find("restartConfig") {
-            Some(member) => restart::read(self.report, &member.node, &self.path.key("restartConfig")),
+            Some(member) => restart::read(self.report, &member.node, &self.path.key("restartConfig"), shape),
             None => Ok(Restart::default()),
         }
     }

@@ -9,7 +9,7 @@ use lb_exchange::ServerSpec;
 use crate::entry::Scope;
 use crate::expand::Lookup;
 use crate::json::{self, Step};
-use crate::problem::{Problem, problems_json};
+use crate::problem::{Problem, Severity, problems_json};
 use crate::report::{KeyPath, Report};
 use crate::section;
 
@@ -146,7 +146,7 @@ fn read(path: &Path) -> Result<(Vec<u8>, Metadata), String> {
 }
 
 fn whole_file(file: &Path, message: String, hint: Option<String>) -> Problem {
-    Problem { file: file.into(), line: 0, column: 0, key: String::new(), message, hint }
+    Problem { severity: Severity::Error, file: file.into(), line: 0, column: 0, key: String::new(), message, hint }
 }
 
 /// What group and others may do with a file.

@@ -16,7 +16,7 @@ mod section;
 mod suggest;
 
 pub use file::{FILE_BYTES_MAX, Loaded, fuzz_parse, load, parse, parse_bytes};
-pub use problem::{Problem, problems_json};
+pub use problem::{Problem, Severity, problems_json};
 
 #[cfg(test)]
 mod tests;

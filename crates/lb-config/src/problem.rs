@@ -3,9 +3,31 @@
 use std::fmt;
 use std::path::PathBuf;
 
+/// What a problem means for the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// The file, or the server in it, can be used, but may not mean what its writer thinks.
+    Warning,
+    /// The file, or the server in it, cannot be used.
+    Error,
+}
+
+impl Severity {
+    /// The word in front of a problem.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
 /// One thing to correct in a config file. Holds names and places, never a configured value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
+    /// Whether the file can be used as it is.
+    pub severity: Severity,
     /// The file, as the caller named it.
     pub file: PathBuf,
     /// Line, from 1; 0 when the problem is with the file as a whole.
@@ -29,7 +51,7 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:", self.file.display())?;
+        write!(f, "{}: {}:", self.severity.as_str(), self.file.display())?;
         if self.line != 0 {
             write!(f, "{}:{}:", self.line, self.column)?;
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use crate::problem::Problem;
+use crate::problem::{Problem, Severity};
 
 /// Everything found in one file so far.
 pub(crate) struct Report<'a> {
@@ -26,28 +26,29 @@ impl<'a> Report<'a> {
     }
 
     pub fn error(&mut self, at: usize, key: &KeyPath, message: impl Into<String>) -> &mut Problem {
-        let problem = self.problem(at, key, message.into());
+        let problem = self.problem(Severity::Error, at, key, message.into());
         push(&mut self.errors, problem)
     }
 
     pub fn warn(&mut self, at: usize, key: &KeyPath, message: impl Into<String>) -> &mut Problem {
-        let problem = self.problem(at, key, message.into());
+        let problem = self.problem(Severity::Warning, at, key, message.into());
         push(&mut self.warnings, problem)
     }
 
     pub fn leave_out(&mut self, at: usize, key: &KeyPath, message: impl Into<String>) -> &mut Problem {
-        let problem = self.problem(at, key, message.into());
+        let problem = self.problem(Severity::Error, at, key, message.into());
         push(&mut self.left_out, problem)
     }
 
     pub fn secret(&mut self, at: usize, key: &KeyPath) {
-        let problem = self.problem(at, key, "a secret is written out in a file that others can read".into());
+        let message = "a secret is written out in a file that others can read".into();
+        let problem = self.problem(Severity::Warning, at, key, message);
         push(&mut self.secrets, problem).hint("write ${NAME} and set the variable, or run chmod go-r on the file");
     }
 
-    fn problem(&self, at: usize, key: &KeyPath, message: String) -> Problem {
+    fn problem(&self, severity: Severity, at: usize, key: &KeyPath, message: String) -> Problem {
         let (line, column) = self.lines.place(at);
-        Problem { file: self.file.into(), line, column, key: key.0.clone(), message, hint: None }
+        Problem { severity, file: self.file.into(), line, column, key: key.0.clone(), message, hint: None }
     }
 }
 

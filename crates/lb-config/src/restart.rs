@@ -1,9 +1,10 @@
-//! The `restartConfig` section of a server. It is our own, so unknown keys are refused.
+//! The `restartConfig` section of a server. Its unknown keys count as those of the server around it.
 
 use std::time::Duration;
 
 use lb_exchange::Restart;
 
+use crate::entry::Shape;
 use crate::fields::{self, Read, Reported};
 use crate::json::Node;
 use crate::report::{KeyPath, Report};
@@ -15,7 +16,7 @@ const DELAY_MS_MAX: u32 = 3_600_000;
 const FACTOR_MAX: f64 = 100.0;
 
 /// Reads the section; what it does not name stays at its default.
-pub(crate) fn read(report: &mut Report<'_>, node: &Node, path: &KeyPath) -> Read<Restart> {
+pub(crate) fn read(report: &mut Report<'_>, node: &Node, path: &KeyPath, shape: Shape) -> Read<Restart> {
     let members = fields::object(report, node, path)?;
     let mut restart = Restart::default();
     let mut longest = None;
@@ -41,13 +42,7 @@ pub(crate) fn read(report: &mut Report<'_>, node: &Node, path: &KeyPath) -> Read
             "backoffMultiplier" => {
                 fields::number(report, node, path, [1.0, FACTOR_MAX]).map(|value| restart.delay_factor = value)
             }
-            unknown => {
-                let problem = report.error(member.at, path, "unknown key");
-                if let Some(known) = nearest(unknown, &KEYS) {
-                    problem.hint(format!("did you mean {known:?}?"));
-                }
-                Err(Reported)
-            }
+            unknown => shape.unknown_key(report, member.at, path, nearest(unknown, &KEYS)),
         };
         failed |= read.is_err();
     }

@@ -60,9 +60,9 @@ fn a_file_that_others_may_write_to_is_refused() {
     }
     let path = folder.file(r#"{"mcpServers": {"a": {"command": 1}}}"#, 0o664);
     insta::assert_snapshot!(folder.told(&load(&path).unwrap_err()), @r#"
-    mcp.json: refused: others may write to this file, and it names programs to start
+    error: mcp.json: refused: others may write to this file, and it names programs to start
       hint: run chmod go-w mcp.json
-    mcp.json:1:34: mcpServers.a.command: must be a string, not a number
+    error: mcp.json:1:34: mcpServers.a.command: must be a string, not a number
       hint: put it in double quotes
     "#);
 }
@@ -81,11 +81,11 @@ fn written_out_secrets_are_warned_about_where_others_can_read_them() {
     }
     let warnings = load(&folder.file(text, 0o644)).unwrap().warnings;
     insta::assert_snapshot!(folder.told(&warnings), @r"
-    mcp.json:2:50: mcpServers.a.env.API_KEY: a secret is written out in a file that others can read
+    warning: mcp.json:2:50: mcpServers.a.env.API_KEY: a secret is written out in a file that others can read
       hint: write ${NAME} and set the variable, or run chmod go-r on the file
-    mcp.json:2:72: mcpServers.a.env.my_password: a secret is written out in a file that others can read
+    warning: mcp.json:2:72: mcpServers.a.env.my_password: a secret is written out in a file that others can read
       hint: write ${NAME} and set the variable, or run chmod go-r on the file
-    mcp.json:4:63: mcpServers.b.headers.authorization: a secret is written out in a file that others can read
+    warning: mcp.json:4:63: mcpServers.b.headers.authorization: a secret is written out in a file that others can read
       hint: write ${NAME} and set the variable, or run chmod go-r on the file
     ");
 }
@@ -95,11 +95,11 @@ fn what_cannot_be_read_says_so_once() {
     let folder = Folder::new();
     let told = |path: &Path| folder.told(&load(path).unwrap_err());
     let missing = told(&folder.0.path().join("none.json"));
-    assert!(missing.starts_with("none.json: cannot be read: "), "{missing}");
+    assert!(missing.starts_with("error: none.json: cannot be read: "), "{missing}");
     let problems = load(folder.0.path()).unwrap_err();
     assert_eq!((problems.len(), problems[0].message.as_str()), (1, "is a folder, not a file"));
     let path = folder.file("", 0o600);
     fs::File::options().write(true).open(&path).unwrap().set_len(FILE_BYTES_MAX + 1).unwrap();
-    assert_eq!(told(&path), "mcp.json: is larger than 16 MiB");
-    assert_eq!(told(&folder.file(b"{\n  \"a\": \"\xff\"}", 0o600)), "mcp.json:2:9: the file is not UTF-8");
+    assert_eq!(told(&path), "error: mcp.json: is larger than 16 MiB");
+    assert_eq!(told(&folder.file(b"{\n  \"a\": \"\xff\"}", 0o600)), "error: mcp.json:2:9: the file is not UTF-8");
 }
