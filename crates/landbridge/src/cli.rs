@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -19,6 +20,10 @@ pub struct Cli {
     /// What to do; without it, serve the demo.
     #[command(subcommand)]
     pub command: Option<Command>,
+
+    /// Where the demo listens; with a command, these stand behind it.
+    #[command(flatten)]
+    pub demo: Listen,
 
     /// How much to log to stderr: error, warn, info, debug or trace, or a filter such as `lb_backend=debug`.
     ///
@@ -50,9 +55,17 @@ pub struct Serve {
     #[arg(long, env = "LANDBRIDGE_CONFIG_FILE", value_name = "FILE")]
     pub config: PathBuf,
 
-    /// Where to listen; port 0 takes any free one, which is then printed.
-    #[arg(long, default_value = cli_default::LISTEN, value_name = "HOST:PORT")]
-    pub listen: String,
+    /// Where, and for whom.
+    #[command(flatten)]
+    pub listen: Listen,
+}
+
+/// Where to listen, and who may call.
+#[derive(Debug, Args)]
+pub struct Listen {
+    /// Where to listen; port 0 takes any free one, which is then printed [default: 127.0.0.1:8080].
+    #[arg(long, value_name = "HOST:PORT", value_parser = address)]
+    pub listen: Option<String>,
 
     /// Further host names that requests may name; loopback names always may.
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
@@ -61,6 +74,18 @@ pub struct Serve {
     /// Further web origins that may call; loopback origins always may.
     #[arg(long, value_name = "ORIGIN", value_delimiter = ',')]
     pub allow_origin: Vec<String>,
+}
+
+impl Listen {
+    /// The address to listen on.
+    pub fn address(&self) -> &str {
+        self.listen.as_deref().unwrap_or("127.0.0.1:8080")
+    }
+
+    /// Whether any of it was given.
+    pub fn is_given(&self) -> bool {
+        self.listen.is_some() || !self.allow_host.is_empty() || !self.allow_origin.is_empty()
+    }
 }
 
 /// `landbridge stdio`
@@ -75,18 +100,42 @@ pub struct Stdio {
     pub server: Option<String>,
 }
 
-/// Defaults that more than one place needs.
-pub mod cli_default {
-    /// Where to listen.
-    pub const LISTEN: &str = "127.0.0.1:8080";
+/// A host and a port. Whether the host exists is seen when it is listened on.
+fn address(text: &str) -> Result<String, &'static str> {
+    let good = text.rsplit_once(':').is_some_and(|(host, port)| {
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        let named = match bare {
+            Some(bare) => bare.parse::<Ipv6Addr>().is_ok(),
+            None => !host.is_empty() && !host.contains([':', '/', '[', ']']),
+        };
+        named && port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok()
+    });
+    if good { Ok(text.to_owned()) } else { Err("give HOST:PORT, as in 127.0.0.1:9999") }
 }
 
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
 
+    use super::*;
+
     #[test]
     fn the_command_line_is_consistent() {
-        super::Cli::command().debug_assert();
+        Cli::command().debug_assert();
+    }
+
+    /// Which of these the parser takes.
+    fn taken<'a, T, E>(parse: impl Fn(&str) -> Result<T, E>, texts: &[&'a str]) -> Vec<&'a str> {
+        texts.iter().copied().filter(|text| parse(text).is_ok()).collect()
+    }
+
+    #[test]
+    fn an_address_has_a_host_and_a_port() {
+        let good = ["127.0.0.1:0", "localhost:65535", "[::1]:80", "0.0.0.0:8080"];
+        assert_eq!(taken(address, &good), good);
+        let bad =
+            ["", "9999", ":9999", "127.0.0.1", "127.0.0.1:", "127.0.0.1:99999", "127.0.0.1:+1", "::1:80", "[x]:1"];
+        assert_eq!(taken(address, &bad), [""; 0]);
+        assert_eq!(taken(address, &["http://localhost:1", "localhost:1/mcp"]), [""; 0]);
     }
 }

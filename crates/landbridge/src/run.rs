@@ -1,5 +1,6 @@
 //! From settings to a running gateway, and down again.
 
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use lb_gateway::{Gateway, Limits};
 use tokio::net::TcpListener;
 
 use crate::banner::banner;
-use crate::cli::{Cli, Command, Serve, Stdio, cli_default};
+use crate::cli::{Cli, Command, Listen, Stdio};
 use crate::embedded;
 
 /// How long sessions and children may take to end.
@@ -36,17 +37,12 @@ impl Failure {
 /// Runs a command to its end.
 pub async fn run(cli: Cli) -> ExitCode {
     let result = match cli.command {
-        None => {
-            let settings = Serve {
-                config: "".into(),
-                listen: cli_default::LISTEN.to_owned(),
-                allow_host: Vec::new(),
-                allow_origin: Vec::new(),
-            };
-            serve(settings, embedded::demo()).await
-        }
+        None => serve(cli.demo, embedded::demo()).await,
+        Some(_) if cli.demo.is_given() => Err(Failure::usage(
+            "--listen, --allow-host and --allow-origin stand behind the command: landbridge serve --listen ...",
+        )),
         Some(Command::Serve(settings)) => match load(&settings.config) {
-            Ok(servers) => serve(settings, servers).await,
+            Ok(servers) => serve(settings.listen, servers).await,
             Err(failure) => Err(failure),
         },
         Some(Command::Stdio(settings)) => stdio(&settings).await,
@@ -84,10 +80,9 @@ fn load(path: &Path) -> Result<Vec<ServerSpec>, Failure> {
     }
 }
 
-async fn serve(settings: Serve, servers: Vec<ServerSpec>) -> Result<(), Failure> {
-    let listener = TcpListener::bind(&settings.listen)
-        .await
-        .map_err(|error| Failure::runtime(format!("cannot listen on {}: {error}", settings.listen)))?;
+async fn serve(settings: Listen, servers: Vec<ServerSpec>) -> Result<(), Failure> {
+    let wanted = settings.address();
+    let listener = TcpListener::bind(wanted).await.map_err(|error| no_listener(wanted, &error))?;
     let address = listener.local_addr().map_err(|error| Failure::runtime(error.to_string()))?;
     let text = banner(address, &servers);
     let tasks = Tasks::default();
@@ -102,6 +97,16 @@ async fn serve(settings: Serve, servers: Vec<ServerSpec>) -> Result<(), Failure>
     lb_http::serve(listener, front, http, tasks.clone(), signal()).await;
     close(&gateway, &tasks).await;
     Ok(())
+}
+
+fn no_listener(wanted: &str, error: &io::Error) -> Failure {
+    let why = match (error.kind(), wanted.rsplit_once(':')) {
+        (io::ErrorKind::AddrInUse, Some((host, _))) => {
+            format!("Address already in use; choose another with --listen {host}:0")
+        }
+        _ => error.to_string(),
+    };
+    Failure::runtime(format!("cannot listen on {wanted}: {why}"))
 }
 
 async fn stdio(settings: &Stdio) -> Result<(), Failure> {

@@ -1,5 +1,7 @@
 //! The binary as a user meets it: banner, help, errors, a first call.
 
+mod usage;
+
 use lb_peers::harness::{Gateway, peer};
 use lb_peers::raw::RawHttp;
 use serde_json::json;

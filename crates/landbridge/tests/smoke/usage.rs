@@ -1,0 +1,74 @@
+//! What the binary says to a command line that it cannot follow, and with which code it ends.
+
+use std::net::TcpListener;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::Command;
+
+use crate::LANDBRIDGE;
+
+/// Longer than a start or a failure should take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn landbridge(args: &[&str]) -> Command {
+    let mut command = Command::new(LANDBRIDGE);
+    command.args(args).env_remove("LANDBRIDGE_LOG_LEVEL").env_remove("LANDBRIDGE_CONFIG_FILE");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+    command
+}
+
+/// The command ends by itself with this code and says this.
+async fn ends(command: &mut Command, code: i32, says: &str) {
+    let output = tokio::time::timeout(PATIENCE, command.output()).await.expect("it ends").expect("its output");
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(code), "{command:?}: {said}");
+    assert!(said.contains(says), "{command:?} says {said}");
+}
+
+/// What it says at its start, up to the last line of the banner.
+async fn banner(command: &mut Command) -> String {
+    let mut child = command.spawn().expect("the binary starts");
+    let mut lines = BufReader::new(child.stderr.take().expect("stderr is piped")).lines();
+    let mut said = String::new();
+    while !said.contains("Stop with Ctrl-C.") {
+        let line = tokio::time::timeout(PATIENCE, lines.next_line()).await.expect("in time").expect("text");
+        said += &(line.unwrap_or_else(|| panic!("ended after {said}")) + "\n");
+    }
+    said
+}
+
+#[tokio::test]
+async fn the_demo_listens_where_it_is_told() {
+    let said = banner(&mut landbridge(&["--listen", "127.0.0.1:0"])).await;
+    assert!(said.contains("listening on http://127.0.0.1:") && !said.contains(":8080"), "{said}");
+}
+
+#[tokio::test]
+async fn a_port_in_use_leaves_a_way_out() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let says =
+        format!("cannot listen on {address}: Address already in use; choose another with --listen 127.0.0.1:0\n");
+    ends(&mut landbridge(&["--listen", &address]), 1, &says).await;
+}
+
+#[tokio::test]
+async fn an_address_without_host_or_port_is_wrong_usage() {
+    for listen in ["9999", ":9999", "127.0.0.1:99999"] {
+        ends(&mut landbridge(&["--listen", listen]), 2, "give HOST:PORT, as in 127.0.0.1:9999").await;
+        ends(
+            &mut landbridge(&["serve", "--config", "mcp.json", "--listen", listen]),
+            2,
+            "give HOST:PORT, as in 127.0.0.1:9999",
+        )
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn where_the_demo_listens_is_not_where_a_command_does() {
+    let args = ["--listen", "127.0.0.1:0", "serve", "--config", "mcp.json"];
+    ends(&mut landbridge(&args), 2, "stand behind the command: landbridge serve --listen").await;
+}
