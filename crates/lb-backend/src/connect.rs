@@ -3,6 +3,7 @@
 mod connector;
 mod handshake;
 mod open;
+mod report;
 
 #[cfg(test)]
 mod tests;

@@ -85,7 +85,8 @@ pub enum EraError {
     Failed(ConnectError),
 }
 
-fn times(count: u32) -> String {
+/// How often, in words.
+pub fn times(count: u32) -> String {
     if count == 1 { "once".to_owned() } else { format!("{count} times in a row") }
 }
 

@@ -70,6 +70,22 @@ impl fmt::Debug for StderrRing {
     }
 }
 
+/// What a program wrote, for one line of a log: control characters escaped, and cut after `chars_max` characters.
+#[must_use]
+pub fn printable(bytes: &[u8], chars_max: usize) -> String {
+    // No character is longer than 4 bytes.
+    let start = bytes.get(..bytes.len().min(4 * chars_max)).unwrap_or_default();
+    let text = String::from_utf8_lossy(start);
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars().take(chars_max) {
+        if c.is_control() { shown.extend(c.escape_default()) } else { shown.push(c) }
+    }
+    if start.len() < bytes.len() || text.chars().nth(chars_max).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,5 +151,19 @@ mod tests {
         let tail = ring.tail(usize::MAX);
         assert_eq!(tail.lines().count(), StderrRing::LINES_MAX);
         assert!(tail.starts_with("5\n6\n"), "{:?}", tail.lines().next());
+    }
+
+    #[test]
+    fn what_is_printed_is_one_line_of_bounded_length() {
+        let table: [(&[u8], &str); 5] = [
+            (b"plain", "plain"),
+            (b"a\tb\x1b[1m", "a\\tb\\u{1b}[1m"),
+            (b"\xffx", "\u{fffd}x"),
+            (b"0123456789", "0123456789"),
+            (b"0123456789a", "0123456789…"),
+        ];
+        for (bytes, want) in table {
+            assert_eq!(printable(bytes, 10), want);
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use super::{Connection, Link, Server, Wish};
+use super::{Connection, Link, Server, Wish, report};
 use crate::error::ConnectError;
 use crate::restart::Life;
 
@@ -59,16 +59,21 @@ impl Connector {
 
     /// An attempt to connect has failed.
     fn failed(&self, before: Life, error: &ConnectError) {
-        let words = match (error, before) {
-            (ConnectError::Exited { exit, stderr }, _) => (exit.clone(), stderr.clone()),
-            (ConnectError::Spawn(why), _) => (why.clone(), String::new()),
+        let called = self.server.spec.name.as_str();
+        let (words, what) = match (error, before) {
+            (ConnectError::Exited { exit, stderr }, _) => ((exit.clone(), stderr.clone()), report::ended(exit, stderr)),
+            (ConnectError::Spawn(why), _) => ((why.clone(), String::new()), format!("cannot start: {why}")),
+            (ConnectError::Stopping, _) => return *self.life.lock() = before,
             // No attempt at all.
-            (ConnectError::TooManyChildren(_) | ConnectError::Stopping, _) => return *self.life.lock() = before,
+            (ConnectError::TooManyChildren(_), _) => {
+                *self.life.lock() = before;
+                return tracing::warn!("{}", report::failed(called, error));
+            }
             // The one attempt of a server that was given up.
-            (error, Life::GaveUp { .. }) => (error.to_string(), String::new()),
-            _ => return,
+            (error, Life::GaveUp { .. }) => ((error.to_string(), String::new()), format!("failed: {error}")),
+            _ => return tracing::warn!("{}", report::failed(called, error)),
         };
-        self.crashed(Instant::now(), words);
+        self.crashed(Instant::now(), words, &what);
     }
 
     /// A connection that this made has died by itself.
@@ -79,16 +84,20 @@ impl Connector {
             *self.life.lock() = Life::Stopped;
         } else if let Link::Pipe(started) = &connection.link {
             let words = started.last_words().await;
-            self.crashed(started.pipe().ended().unwrap_or_else(Instant::now), words);
+            let what = report::ended(&words.0, &words.1);
+            self.crashed(started.pipe().ended().unwrap_or_else(Instant::now), words, &what);
         }
     }
 
-    fn crashed(&self, at: Instant, words: (String, String)) {
+    fn crashed(&self, at: Instant, words: (String, String), what: &str) {
         *self.last_words.lock() = words;
         let jitter = 0.9 + 0.2 * f64::from(rand_unit());
-        let mut life = self.life.lock();
-        *life = life.crashed(&self.server.spec.restart, at, jitter);
-        tracing::warn!(server = %self.server.spec.name, life = ?*life, "server process ended unexpectedly");
+        let life = {
+            let mut life = self.life.lock();
+            *life = life.crashed(&self.server.spec.restart, at, jitter);
+            *life
+        };
+        tracing::warn!("{}", report::crashed(self.server.spec.name.as_str(), what, life, Instant::now()));
     }
 }
 
