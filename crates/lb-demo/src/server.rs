@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use rmcp::handler::server::router::prompt::PromptRouter;
 use rmcp::handler::server::router::tool::ToolRouter;
+use rmcp::handler::server::tool::ToolCallContext;
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::model::{
-    GetPromptResult, Implementation, ListResourceTemplatesResult, ListResourcesResult, PaginatedRequestParams,
-    PromptMessage, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Resource, ResourceContents,
-    ResourceTemplate, Role, ServerCapabilities, ServerConfig, SubscriptionFilter,
+    CallToolRequestParams, CallToolResponse, GetPromptResult, Implementation, ListResourceTemplatesResult,
+    ListResourcesResult, PaginatedRequestParams, PromptMessage, ReadResourceRequestParams, ReadResourceResponse,
+    ReadResourceResult, Resource, ResourceContents, ResourceTemplate, Role, ServerCapabilities, ServerConfig,
+    SubscriptionFilter,
 };
 use rmcp::service::{RequestContext, SubscriptionContext, serve_server_with_ct};
 use rmcp::{ErrorData, RoleServer, ServerHandler, prompt, prompt_handler, prompt_router, tool_handler};
@@ -77,6 +79,19 @@ impl ServerHandler for Demo {
         let implementation =
             Implementation::new("landbridge-demo", env!("CARGO_PKG_VERSION")).with_title("Landbridge demo server");
         ServerConfig::new(capabilities).with_server_info(implementation).with_instructions(INSTRUCTIONS)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        // The SDK's own refusal does not say which tool.
+        if !self.tools.has_route(&request.name) {
+            let message = format!("unknown tool {:?}", request.name);
+            return Err(ErrorData::invalid_params(message, None));
+        }
+        self.tools.call(ToolCallContext::new(self, request, context)).await
     }
 
     async fn list_resources(

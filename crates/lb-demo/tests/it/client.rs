@@ -102,10 +102,15 @@ impl Client {
 
     /// A request and the code of the error that must come next.
     pub async fn refused(&mut self, method: &str, params: Value) -> Value {
+        self.error(method, params).await["code"].clone()
+    }
+
+    /// A request and the error that must come next.
+    pub async fn error(&mut self, method: &str, params: Value) -> Value {
         let id = self.request(method, params).await;
         let message = self.next().await;
         assert_eq!(message["id"], id, "{message}");
-        message["error"]["code"].clone()
+        message["error"].clone()
     }
 
     pub async fn call(&mut self, tool: &str, arguments: Value) -> Value {

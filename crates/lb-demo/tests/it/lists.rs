@@ -106,7 +106,8 @@ async fn what_is_not_there_is_an_error() {
         for uri in ["session://notes/1", "session://notes/00", "session://notes/+0", "session://notes/", "file:///x"] {
             assert_eq!(client.refused("resources/read", json!({ "uri": uri })).await, not_found, "{era:?} {uri}");
         }
-        assert_eq!(client.refused("tools/call", json!({ "name": "nothing" })).await, -32602);
+        let unknown = client.error("tools/call", json!({ "name": "nothing" })).await;
+        assert_eq!(unknown, json!({ "code": -32602, "message": "unknown tool \"nothing\"" }));
         assert_eq!(client.refused("prompts/get", json!({ "name": "nothing" })).await, -32602);
         assert_eq!(client.refused("no/such/method", json!({})).await, -32601);
         client.close().await;
