@@ -25,6 +25,9 @@ pub(crate) enum Refused {
     Headers,
 }
 
+/// What of a header a message repeats at most.
+const SHOWN_CHARS_MAX: usize = 100;
+
 /// Checks the length of the head.
 pub(crate) fn check_length<B>(request: &Request<B>) -> Result<(), Refused> {
     let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
@@ -52,6 +55,34 @@ pub(crate) fn check_origin(headers: &HeaderMap, settings: &Settings) -> Result<(
     let Some(origin) = origins.next() else { return Ok(()) };
     let allowed = origins.next().is_none() && origin.to_str().is_ok_and(|origin| may_call(origin, headers, settings));
     if allowed { Ok(()) } else { Err(Refused::Origin) }
+}
+
+/// What a request is told whose host or page is refused: which one it is, and what would let it in.
+pub(crate) fn explain<B>(refused: Refused, request: &Request<B>, settings: &Settings) -> String {
+    let (what, option) = match refused {
+        Refused::Origin => ("Origin", "--allow-origin"),
+        Refused::Host | Refused::Malformed | Refused::Target | Refused::Headers => ("Host", "--allow-host"),
+    };
+    let named = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+    let culprit = match refused {
+        Refused::Origin => named(ORIGIN),
+        _ => match named(HOST).map(without_port) {
+            // The header is fine, so it was the target.
+            Some(host) if is_ours(host, settings) => request.uri().host(),
+            host => host,
+        },
+    };
+    let Some(culprit) = culprit.filter(|culprit| !culprit.is_empty()) else {
+        return format!("Forbidden - {what} is missing or unreadable");
+    };
+    let shown: String = culprit.chars().take(SHOWN_CHARS_MAX).collect();
+    let whole = shown.len() == culprit.len();
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]/".contains(&byte);
+    let typed = whole && culprit.bytes().all(plain) && (what == "Host" || culprit.contains("://"));
+    match typed {
+        true => format!("Forbidden - {what} {shown:?} is not allowed; start landbridge with {option} {shown}"),
+        false => format!("Forbidden - {what} {shown:?} is not allowed"),
+    }
 }
 
 fn is_ours(host: &str, settings: &Settings) -> bool {
@@ -110,6 +141,43 @@ mod tests {
         let target = Request::builder().uri("http://evil.example.com/mcp").header(HOST, "localhost").body(()).unwrap();
         assert_eq!(check_host(&target, &settings), Err(Refused::Host), "the target counts too");
         assert_eq!(check_host(&Request::builder().body(()).unwrap(), &settings), Err(Refused::Host));
+    }
+
+    #[test]
+    fn a_refusal_says_what_would_be_let_in() {
+        let settings = Settings::default();
+        let long = "x".repeat(SHOWN_CHARS_MAX + 1);
+        let cut = format!("Forbidden - Host {:?} is not allowed", "x".repeat(SHOWN_CHARS_MAX));
+        for (refused, uri, name, value, want) in [
+            (
+                Refused::Host,
+                "/mcp",
+                HOST,
+                "192.0.2.2:8080",
+                r#"Forbidden - Host "192.0.2.2" is not allowed; start landbridge with --allow-host 192.0.2.2"#,
+            ),
+            (
+                Refused::Host,
+                "http://evil.example/mcp",
+                HOST,
+                "localhost",
+                r#"Forbidden - Host "evil.example" is not allowed; start landbridge with --allow-host evil.example"#,
+            ),
+            (Refused::Host, "/mcp", HOST, r#"a"; rm x"#, r#"Forbidden - Host "a\"; rm x" is not allowed"#),
+            (Refused::Host, "/mcp", HOST, &long, &cut),
+            (Refused::Host, "/mcp", HOST, "", "Forbidden - Host is missing or unreadable"),
+            (
+                Refused::Origin,
+                "/mcp",
+                ORIGIN,
+                "https://a.example:8443",
+                r#"Forbidden - Origin "https://a.example:8443" is not allowed; start landbridge with --allow-origin https://a.example:8443"#,
+            ),
+            (Refused::Origin, "/mcp", ORIGIN, "null", r#"Forbidden - Origin "null" is not allowed"#),
+        ] {
+            let request = Request::builder().uri(uri).header(name, value).body(()).unwrap();
+            assert_eq!(explain(refused, &request, &settings), want);
+        }
     }
 
     #[test]

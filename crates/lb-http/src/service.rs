@@ -19,7 +19,7 @@ use lb_wire::header::PROTOCOL_VERSION;
 use lb_wire::revision::Era;
 
 use crate::body::Body;
-use crate::guard::{Refused, check_host, check_length, check_origin};
+use crate::guard::{Refused, check_host, check_length, check_origin, explain};
 use crate::inbound::{self, BodyError};
 use crate::phase::{Level, Phase};
 use crate::pulse::Pulse;
@@ -117,9 +117,23 @@ impl Server {
             .and_then(|()| check_host(request, &self.settings))
             .and_then(|()| check_origin(request.headers(), &self.settings));
         if let Err(refused) = guarded {
-            return Route::Done(turn_away(refused, era), Pages::Refused);
+            return Route::Done(self.turn_away(refused, request, era), Pages::Refused);
         }
         self.admit(request, era)
+    }
+
+    fn turn_away(&self, refused: Refused, request: &Request<Incoming>, era: Era) -> Response<Body> {
+        let (status, message) = match refused {
+            Refused::Host | Refused::Origin => {
+                let message = explain(refused, request, &self.settings);
+                tracing::warn!("{message}");
+                return refuse(StatusCode::FORBIDDEN, era, &message);
+            }
+            Refused::Malformed => (StatusCode::BAD_REQUEST, "Bad Request: more than one Host"),
+            Refused::Target => (StatusCode::URI_TOO_LONG, "URI Too Long"),
+            Refused::Headers => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "Request Header Fields Too Large"),
+        };
+        refuse(status, era, message)
     }
 
     /// Pages that everybody may see under any name.
@@ -195,6 +209,7 @@ impl Server {
         };
         // A long call shall not keep the buffer that its request was read into.
         request.headers_mut().clear();
+        *request.uri_mut() = http::Uri::default();
         let reply = std::future::poll_fn(|cx| posted.poll_reply(cx)).await;
         let map = std::mem::take(request.headers_mut());
         response(reply, map, &self.phase, self.settings.retry_after)
@@ -260,17 +275,6 @@ enum Route {
 enum Pages {
     Allowed,
     Refused,
-}
-
-fn turn_away(refused: Refused, era: Era) -> Response<Body> {
-    let (status, message) = match refused {
-        Refused::Malformed => (StatusCode::BAD_REQUEST, "Bad Request: more than one Host"),
-        Refused::Host => (StatusCode::FORBIDDEN, "Forbidden - Host not allowed"),
-        Refused::Origin => (StatusCode::FORBIDDEN, "Forbidden - Origin not allowed"),
-        Refused::Target => (StatusCode::URI_TOO_LONG, "URI Too Long"),
-        Refused::Headers => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "Request Header Fields Too Large"),
-    };
-    refuse(status, era, message)
 }
 
 fn repeated_header(repeated: inbound::Repeated, era: Era) -> Response<Body> {

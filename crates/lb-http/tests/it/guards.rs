@@ -13,6 +13,9 @@ async fn foreign_hosts_and_pages_are_refused() {
     let refused = peer.post(&modern, &hello).await;
     assert_eq!(refused.code(), (403, -32600));
     assert!(refused.json().get("id").is_none(), "no id was read");
+    let says =
+        r#"Forbidden - Host "evil.example.com" is not allowed; start landbridge with --allow-host evil.example.com"#;
+    assert_eq!(refused.json()["error"]["message"], says);
     let page = peer.post(&[("Origin", "http://evil.example.com")], &hello).await;
     assert_eq!(page.code(), (403, -32000));
     assert_eq!(page.header("access-control-allow-origin"), None);
