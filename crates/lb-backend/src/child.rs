@@ -33,14 +33,14 @@ pub async fn start(
     feed: Feed,
     tasks: &Tasks,
 ) -> Result<Started, ConnectError> {
-    let child = Child::spawn(&command(target, supervisor)).await.map_err(|error| {
+    let child = Child::spawn(&command(target, supervisor).called(server)).await.map_err(|error| {
         let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
         ConnectError::Spawn(format!("{error}{hint}"))
     })?;
     let child = Arc::new(child);
     let (stdin, stdout) = child.take_pipes().ok_or_else(|| ConnectError::Spawn("no pipes".to_owned()))?;
     let closed = closed(server.to_owned(), child.clone());
-    let pipe = Pipe::open(Ends(Box::new(stdout), Box::new(stdin)), era, feed, tasks, closed);
+    let pipe = Pipe::open(server, Ends(Box::new(stdout), Box::new(stdin)), era, feed, tasks, closed);
     Ok(Started { pipe, child: Some(child) })
 }
 

@@ -184,9 +184,10 @@ impl Server {
                 let make = self.environment.embedded.get(name);
                 let make = make.ok_or_else(|| ConnectError::Spawn(format!("no embedded server {name:?}")))?;
                 let (input, output) = tokio::io::split(make());
-                let called = format!("server {:?}", self.spec.name.as_str());
-                let error = crate::error::closed(&called, None, None);
-                let pipe = Pipe::open(Ends(Box::new(input), Box::new(output)), era, feed, tasks, async move { error });
+                let server = self.spec.name.as_str();
+                let error = crate::error::closed(&format!("server {server:?}"), None, None);
+                let ends = Ends(Box::new(input), Box::new(output));
+                let pipe = Pipe::open(server, ends, era, feed, tasks, async move { error });
                 Ok(child::Started { pipe, child: None })
             }
             target => {

@@ -25,6 +25,8 @@ use writer::{WriteError, Writer};
 pub struct Pipe {
     intake: Intake,
     writer: Writer,
+    /// The name of the server.
+    server: Box<str>,
     /// Since when the other side is known to be gone.
     ended: OnceLock<Instant>,
 }
@@ -40,14 +42,15 @@ pub type Output = Box<dyn AsyncWrite + Send + Unpin>;
 impl Pipe {
     /// Opens a pipe and starts its reader. `closed` is awaited when the other side has ended: it gives the error that
     /// open calls are told.
-    pub fn open<F>(ends: Ends, era: Era, feed: Feed, tasks: &Tasks, closed: F) -> Arc<Self>
+    pub fn open<F>(server: &str, ends: Ends, era: Era, feed: Feed, tasks: &Tasks, closed: F) -> Arc<Self>
     where
         F: Future<Output = Raw> + Send + 'static,
     {
         let Ends(input, output) = ends;
         let pipe = Arc::new_cyclic(|pipe: &Weak<Self>| {
             let feed_asks = commands::feed_asks(pipe.clone(), |pipe, key, answer| pipe.answer(key, answer));
-            Self { intake: Intake::new(era, feed, feed_asks), writer: Writer::new(output), ended: OnceLock::new() }
+            let intake = Intake::new(era, feed, feed_asks);
+            Self { intake, writer: Writer::new(output), server: server.into(), ended: OnceLock::new() }
         });
         let reader = reader::Reader::new(pipe.clone(), input);
         tasks.spawn(async move {
@@ -74,7 +77,7 @@ impl Pipe {
             calls.remove(id);
             return match error {
                 WriteError::Closed => None,
-                WriteError::Full => Some(Exchange::ready(End::ours(Outcome::Error(error.to_body())))),
+                WriteError::Full => Some(Exchange::ready(End::ours(Outcome::Error(error.to_body(&self.server))))),
             };
         }
         let remote = Remote::new();
@@ -92,7 +95,7 @@ impl Pipe {
         let request = compose::request(&Id::number(id), method, params);
         let guard = Forget { pipe: self, id };
         if let Err(error) = self.write(request.into_line(), |place| slot.place().set(place)) {
-            return Outcome::Error(error.to_body());
+            return Outcome::Error(error.to_body(&self.server));
         }
         let outcome = loop {
             match std::future::poll_fn(|cx| slot.poll(cx)).await {
@@ -136,7 +139,7 @@ impl Pipe {
         let readable = serde_json::from_slice::<serde_json::Value>(message.as_bytes()).is_ok();
         let placed = |place| self.intake.calls.unasked(place, readable);
         if let Err(error) = self.write(message.into_line(), placed) {
-            tracing::debug!(%error, "message to the server lost");
+            tracing::debug!(server = &*self.server, %error, "message to the server lost");
         }
     }
 

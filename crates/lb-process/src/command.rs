@@ -12,6 +12,8 @@ use std::{
 #[derive(Clone)]
 pub struct Command {
     pub(crate) program: OsString,
+    /// What the log calls it.
+    pub(crate) called: String,
     pub(crate) args: Vec<OsString>,
     pub(crate) env: Vec<(OsString, OsString)>,
     pub(crate) cwd: Option<PathBuf>,
@@ -23,7 +25,16 @@ impl Command {
     ///
     /// `supervisor` is a binary that calls [`crate::supervise_entry`] first in `main`.
     pub fn new(program: impl Into<OsString>, supervisor: impl Into<PathBuf>) -> Self {
-        Self { program: program.into(), args: Vec::new(), env: Vec::new(), cwd: None, supervisor: supervisor.into() }
+        let (program, supervisor) = (program.into(), supervisor.into());
+        let called = program.to_string_lossy().into_owned();
+        Self { program, called, args: Vec::new(), env: Vec::new(), cwd: None, supervisor }
+    }
+
+    /// Gives it another name than that of its program in the log.
+    #[must_use]
+    pub fn called(mut self, name: impl Into<String>) -> Self {
+        self.called = name.into();
+        self
     }
 
     /// Adds arguments.

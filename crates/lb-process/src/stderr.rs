@@ -70,6 +70,56 @@ impl fmt::Debug for StderrRing {
     }
 }
 
+/// Says every line of a program's standard error at debug level.
+#[derive(Debug)]
+pub(crate) struct StderrLog {
+    server: String,
+    /// The start of a line whose end has not come.
+    open: Vec<u8>,
+}
+
+impl StderrLog {
+    /// Characters of a line that are said.
+    const CHARS_MAX: usize = 1000;
+    /// Bytes kept of a line: one more than is said, so that it shows where it was cut.
+    const BYTES_MAX: usize = 4 * Self::CHARS_MAX + 1;
+
+    pub(crate) fn new(server: String) -> Self {
+        Self { server, open: Vec::new() }
+    }
+
+    /// Says the lines that end in what was read.
+    pub(crate) fn push(&mut self, read: &[u8]) {
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            let server = std::mem::take(&mut self.server);
+            self.lines(read, |line| tracing::debug!(server, "stderr: {line}"));
+            self.server = server;
+        }
+    }
+
+    /// Says what has no end.
+    pub(crate) fn end(&mut self) {
+        if !self.open.is_empty() {
+            self.push(b"\n");
+        }
+    }
+
+    fn lines(&mut self, read: &[u8], mut say: impl FnMut(&str)) {
+        for piece in read.split_inclusive(|byte| *byte == b'\n') {
+            let (text, ends) = piece.strip_suffix(b"\n").map_or((piece, false), |text| (text, true));
+            let room = Self::BYTES_MAX.saturating_sub(self.open.len());
+            self.open.extend(text.iter().take(room));
+            if ends {
+                let line = std::mem::take(&mut self.open);
+                let line = line.trim_ascii_end();
+                if !line.is_empty() {
+                    say(&printable(line, Self::CHARS_MAX));
+                }
+            }
+        }
+    }
+}
+
 /// What a program wrote, for one line of a log: control characters escaped, and cut after `chars_max` characters.
 #[must_use]
 pub fn printable(bytes: &[u8], chars_max: usize) -> String {
@@ -151,6 +201,21 @@ mod tests {
         let tail = ring.tail(usize::MAX);
         assert_eq!(tail.lines().count(), StderrRing::LINES_MAX);
         assert!(tail.starts_with("5\n6\n"), "{:?}", tail.lines().next());
+    }
+
+    #[test]
+    fn lines_are_said_once_they_have_ended_however_they_come() {
+        let mut log = StderrLog::new("it".to_owned());
+        let mut said = Vec::new();
+        let long = vec![b'x'; 3 * StderrLog::BYTES_MAX];
+        for read in [b"on".as_slice(), b"e\r\ntw", b"o\n\n", b"\x1bthree\nfo", &long, b"\n"] {
+            log.lines(read, |line| said.push(line.to_owned()));
+        }
+        let last = said.pop().unwrap_or_default();
+        assert_eq!(said, ["one", "two", "\\u{1b}three"]);
+        assert!(last.starts_with("fox") && last.ends_with('…'), "{last}");
+        assert_eq!(last.chars().count(), StderrLog::CHARS_MAX + 1);
+        assert!(log.open.is_empty());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use lb_exchange::{End, ErrorBody, Outcome, Whence};
+use lb_process::printable;
 use lb_wire::revision::code;
 use lb_wire::{Id, LineTooLong, Lines, Message};
 use tokio_util::io::poll_read_buf;
@@ -15,6 +16,8 @@ use super::{Input, Pipe};
 
 /// Longest line that is taken from a server.
 const LINE_BYTES_MAX: usize = 16 << 20;
+/// Characters shown of a line that is no message.
+const SHOWN_CHARS_MAX: usize = 100;
 /// Lines handled before other tasks get their turn.
 const LINES_PER_TURN: usize = 128;
 
@@ -62,7 +65,7 @@ impl Reader {
         match std::task::ready!(poll_read_buf(Pin::new(&mut self.input), cx, buffer)) {
             Ok(read) => Poll::Ready(read != 0),
             Err(error) => {
-                tracing::debug!(%error, "server output unreadable");
+                tracing::debug!(server = &*self.pipe.server, %error, "server output unreadable");
                 Poll::Ready(false)
             }
         }
@@ -70,9 +73,10 @@ impl Reader {
 
     /// Tells the call that a line would have answered; all of them, if nobody knows which.
     fn refuse(&self, too_long: &LineTooLong) {
-        tracing::warn!(limit = LINE_BYTES_MAX, "server sent a line that is too long");
+        let message = format!("server {:?}: its answer is longer than 16 MiB", self.pipe.server);
+        tracing::warn!("{message}");
         let calls = &self.pipe.intake.calls;
-        let error = ErrorBody::new(code::INTERNAL_ERROR, "the server's answer is longer than 16 MiB", None);
+        let error = ErrorBody::new(code::INTERNAL_ERROR, &message, None);
         match too_long.id.as_ref().and_then(Id::to_number).and_then(|id| calls.answered(id)) {
             Some(slot) => slot.end(End::ours(Outcome::Error(error))),
             None => calls.close(&error.raw),
@@ -92,7 +96,10 @@ impl Reader {
                         self.take_message(&message);
                     }
                 }
-                _ => tracing::debug!(%error, bytes = line.len(), "line of the server skipped"),
+                _ => {
+                    let (server, start) = (&*self.pipe.server, printable(&line, SHOWN_CHARS_MAX));
+                    tracing::debug!(server, %error, bytes = line.len(), "no message on stdout: {start}");
+                }
             },
         }
     }

@@ -43,12 +43,16 @@ pub enum WriteError {
 
 impl WriteError {
     /// What the client is told.
-    pub fn to_body(self) -> ErrorBody {
+    pub fn to_body(self, server: &str) -> ErrorBody {
         let reason = match self {
             Self::Closed => "backend_closed",
             Self::Full => "backend_stuck",
         };
-        ErrorBody::new(code::INTERNAL_ERROR, &self.to_string(), Some(&error::data(reason, None, None)))
+        ErrorBody::new(
+            code::INTERNAL_ERROR,
+            &format!("server {server:?}: {self}"),
+            Some(&error::data(reason, None, None)),
+        )
     }
 }
 

@@ -15,6 +15,7 @@ use super::{
 use crate::{
     Command, SpawnError, StderrRing,
     control::{Report, send_fd},
+    stderr::StderrLog,
     supervisor,
 };
 
@@ -46,7 +47,7 @@ pub(super) async fn spawn(command: &Command) -> Result<Child, SpawnError> {
         Ok(Some(Report::NoProgram(errno))) => Err(SpawnError::from_exec(command, errno)),
         Ok(Some(Report::Exited(_) | Report::Signalled(_))) => Err(silent(command, "nonsense from it".into())),
         Ok(None) => {
-            super::watch::drain(&ends.stderr, &stderr);
+            super::watch::drain(&ends.stderr, |read| stderr.push(read));
             Err(silent(command, format!("it ended: {}", stderr.tail(COMPLAINT_BYTES_MAX).trim())))
         }
         Err(_) => Err(silent(command, format!("no report within {REPORT_MAX:?}"))),
@@ -61,6 +62,7 @@ pub(super) async fn spawn(command: &Command) -> Result<Child, SpawnError> {
         supervisor: supervisor.id(),
         stderr: Some(ends.stderr),
         ring: stderr.clone(),
+        log: StderrLog::new(command.called.clone()),
         state,
         schedule: Some(schedules),
     };

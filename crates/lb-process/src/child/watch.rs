@@ -16,6 +16,7 @@ use super::Grace;
 use crate::{
     Exit, StderrRing,
     control::{Order, Report},
+    stderr::StderrLog,
     tree,
 };
 
@@ -117,6 +118,7 @@ pub(super) struct Watch {
     /// Until it is closed.
     pub(super) stderr: Option<pipe::Receiver>,
     pub(super) ring: StderrRing,
+    pub(super) log: StderrLog,
     pub(super) state: channel::Sender<State>,
     /// Until the [`super::Child`] is dropped, which by itself ends the supervisor.
     pub(super) schedule: Option<channel::Receiver<Option<Schedule>>>,
@@ -127,6 +129,7 @@ impl Watch {
     pub(super) async fn run(mut self, supervisor: &mut process::Child) {
         self.listen().await;
         self.drain();
+        self.log.end();
         if self.state.borrow().exit().is_none() {
             self.end_abandoned();
         }
@@ -174,13 +177,19 @@ impl Watch {
     fn heard(&mut self, read: &[u8]) {
         if read.is_empty() {
             self.stderr = None;
+            self.log.end();
         }
         self.ring.push(read);
+        self.log.push(read);
     }
 
-    fn drain(&self) {
-        if let Some(stderr) = &self.stderr {
-            drain(stderr, &self.ring);
+    fn drain(&mut self) {
+        let Self { stderr, ring, log, .. } = self;
+        if let Some(stderr) = stderr {
+            drain(stderr, |read| {
+                ring.push(read);
+                log.push(read);
+            });
         }
     }
 
@@ -207,11 +216,11 @@ impl Watch {
 /// Moves what is in the pipe into the ring, without waiting.
 ///
 /// Reads past the runtime, which may not have noticed yet that there is something to read.
-pub(super) fn drain(stderr: &pipe::Receiver, ring: &StderrRing) {
+pub(super) fn drain(stderr: &pipe::Receiver, mut take: impl FnMut(&[u8])) {
     let mut buffer = [0; READ_BYTES];
     for _ in 0..DRAIN_READS_MAX {
         match rustix::io::read(stderr, &mut buffer) {
-            Ok(read) if 0 < read => ring.push(buffer.get(..read).unwrap_or_default()),
+            Ok(read) if 0 < read => take(buffer.get(..read).unwrap_or_default()),
             Err(rustix::io::Errno::INTR) => {}
             Ok(_) | Err(_) => return,
         }
