@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use lb_exchange::{End, InFlight, Note, Step};
+use lb_exchange::{AskKey, End, InFlight, Note, Step};
 use lb_wire::Raw;
 use parking_lot::Mutex;
 
@@ -173,7 +173,8 @@ pub struct Names {
 struct State {
     steps: VecDeque<Step>,
     bytes: usize,
-    asks: usize,
+    /// Asked and neither answered nor withdrawn.
+    asks: Vec<AskKey>,
     end: Option<Box<End>>,
     dropped: u64,
     waker: Option<Waker>,
@@ -204,27 +205,32 @@ impl Slot {
     /// Adds an ask; false when too many are open, and the server is to be refused.
     pub fn ask(&self, ask: lb_exchange::Ask) -> bool {
         let mut state = self.state.lock();
-        if ASKS_MAX <= state.asks {
+        if ASKS_MAX <= state.asks.len() {
             return false;
         }
-        state.asks += 1;
+        state.asks.push(ask.key.clone());
         state.steps.push_back(Step::Ask(ask));
         Self::wake(state);
         true
     }
 
-    /// An ask was answered or withdrawn.
-    pub fn asked(&self) {
-        let mut state = self.state.lock();
-        state.asks = state.asks.saturating_sub(1);
+    /// An ask was answered.
+    pub fn answered(&self, key: &AskKey) {
+        self.state.lock().asks.retain(|open| open != key);
     }
 
-    /// Adds a withdrawal.
-    pub fn withdraw(&self, key: lb_exchange::AskKey) {
+    /// Adds the withdrawal of an open ask. One that nobody has seen yet goes without a word, so that a server cannot fill
+    /// memory with asking and withdrawing.
+    pub fn withdraw(&self, key: &AskKey) {
         let mut state = self.state.lock();
-        state.asks = state.asks.saturating_sub(1);
-        state.steps.push_back(Step::Withdraw { key });
-        Self::wake(state);
+        let Some(at) = state.asks.iter().position(|open| open == key) else { return };
+        state.asks.swap_remove(at);
+        let before = state.steps.len();
+        state.steps.retain(|step| !matches!(step, Step::Ask(ask) if ask.key == *key));
+        if state.steps.len() == before {
+            state.steps.push_back(Step::Withdraw { key: key.clone() });
+            Self::wake(state);
+        }
     }
 
     /// Sets the end, which has a place of its own and is never dropped.

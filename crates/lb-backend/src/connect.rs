@@ -143,6 +143,8 @@ impl Server {
                 eras.set(own, false);
                 Ok(connection)
             }
+            // Not an attempt: it says nothing about the server.
+            Err(EraError::Failed(error @ (ConnectError::TooManyChildren(_) | ConnectError::Stopping))) => Err(error),
             Err(EraError::Failed(error) | EraError::WrongEra(error)) => Err(first.unwrap_or(error)),
         }
     }
@@ -207,8 +209,11 @@ impl Server {
             connection.notify("notifications/initialized", None);
         }
         let connection = Arc::new(connection);
-        // Others than the session that made it may rely on a shared one, and tasks go on without a request.
-        if connection.is_child() && self.spec.isolation == Isolation::Session && !connection.declares("tasks", None) {
+        // Others than the session that made it may rely on a shared one, as on all of the modern era, and tasks go on
+        // without a request.
+        let alone = self.spec.isolation == Isolation::Session && wish.caller.era() == Era::Legacy;
+        let has_tasks = connection.declares("tasks", None) || connection.declares("extensions", None);
+        if connection.is_child() && alone && !has_tasks {
             self.environment.children.add(&connection);
         }
         Ok(connection)
@@ -302,10 +307,16 @@ impl Connection {
         let intake = self.intake();
         let needed = self.is_lost() || self.usage.subscribed.load(Ordering::Relaxed) || intake.feed.is_heard();
         let called = format!("server {:?}", self.name.as_str());
-        let retired = !needed && intake.calls.close_if_idle(&crate::error::closed(&called, None, None));
+        if needed {
+            return false;
+        }
+        // First: whoever finds the connection closed must not take it for a crash.
+        self.usage.retired.store(true, Ordering::SeqCst);
+        let retired = intake.calls.close_if_idle(&crate::error::closed(&called, None, None));
         if retired {
             tracing::info!(server = %self.name, "idle server process is ended to make room for another");
-            self.usage.retired.store(true, Ordering::Relaxed);
+        } else {
+            self.usage.retired.store(false, Ordering::SeqCst);
         }
         retired
     }
@@ -341,6 +352,9 @@ impl Connection {
     ///
     /// Cancel safe: yes.
     pub async fn request(&self, method: &str, params: Option<&Raw>) -> Outcome {
+        if method == "resources/subscribe" {
+            self.usage.subscribed.store(true, Ordering::Relaxed);
+        }
         match &self.link {
             Link::Pipe(started) => started.pipe().request(method, params).await,
             Link::Http(connection) => connection.request(method, params).await,

@@ -145,7 +145,7 @@ impl Intake {
             Whence::Shared => self.calls.in_flight().iter().map(|call| call.id).collect(),
         };
         for slot in candidates.into_iter().filter_map(|id| self.calls.get(id)) {
-            slot.withdraw(key.clone());
+            slot.withdraw(&key);
         }
         drop(self.feed.push(FeedItem::Withdraw(key)));
     }

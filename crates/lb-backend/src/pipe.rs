@@ -21,6 +21,9 @@ use crate::inbound::{Intake, answer_line, ask_id};
 use crate::outbound;
 use writer::{WriteError, Writer};
 
+/// What is longer may be refused for its length alone, however well it reads.
+const READABLE_MAX: usize = 32 << 10;
+
 /// One open pipe.
 pub struct Pipe {
     intake: Intake,
@@ -136,7 +139,8 @@ impl Pipe {
 
     fn send(&self, message: Raw) {
         // An error without an id may be about this line.
-        let readable = serde_json::from_slice::<serde_json::Value>(message.as_bytes()).is_ok();
+        let readable = message.as_bytes().len() <= READABLE_MAX
+            && serde_json::from_slice::<serde_json::Value>(message.as_bytes()).is_ok();
         let placed = |place| self.intake.calls.unasked(place, readable);
         if let Err(error) = self.write(message.into_line(), placed) {
             tracing::debug!(server = &*self.server, %error, "message to the server lost");
@@ -175,7 +179,7 @@ struct PipeCall {
 impl Commanded for PipeCall {
     fn answer(&mut self, key: &AskKey, answer: &Answer) {
         if let Some((_, slot)) = &self.open {
-            slot.asked();
+            slot.answered(key);
         }
         self.pipe.answer(key, answer);
     }

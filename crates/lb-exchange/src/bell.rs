@@ -56,7 +56,8 @@ impl Bell {
         let mut own = Context::from_waker(&self.waker);
         for _ in 0..ROUNDS_MAX {
             self.line.attended.store(true, Ordering::SeqCst);
-            self.line.rung.store(false, Ordering::SeqCst);
+            // A swap, not a store: it must see what whoever rang last has done before.
+            self.line.rung.swap(false, Ordering::SeqCst);
             let polled = poll(&mut own);
             self.line.attended.store(false, Ordering::SeqCst);
             if polled.is_ready() || !self.line.rung.load(Ordering::SeqCst) {

@@ -8,7 +8,7 @@ use lb_wire::Text;
 use parking_lot::Mutex;
 
 use crate::exchange::Remote;
-use crate::step::{Ask, Note};
+use crate::step::{Ask, AskKey, Note};
 
 /// The lists of a server that can change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,7 +45,7 @@ pub enum FeedItem {
     /// A request of the server that belongs to no call; answered through the remote.
     Ask(Ask, Remote),
     /// An ask that was in the feed is no longer needed.
-    Withdraw(crate::step::AskKey),
+    Withdraw(AskKey),
     /// The connection is usable; counts connections.
     Up(u64),
     /// The connection is gone.
@@ -90,7 +90,9 @@ impl Feed {
             {
                 return Err(Box::new(item));
             }
-            state.add(item);
+            if !state.add(item) {
+                return Ok(state.pushed);
+            }
             state.pushed += 1;
             state.waker.take()
         };
@@ -182,7 +184,8 @@ impl Feed {
 }
 
 impl State {
-    fn add(&mut self, item: FeedItem) {
+    /// False when there is nothing to add.
+    fn add(&mut self, item: FeedItem) -> bool {
         match &item {
             // A change that waits already says it all; the newest keeps its place in the order.
             FeedItem::Changed(list, _) => self.items.retain(|old| !matches!(old, FeedItem::Changed(l, _) if l == list)),
@@ -194,10 +197,26 @@ impl State {
             FeedItem::Up(_) | FeedItem::Down(..) => {
                 self.items.retain(|old| !matches!(old, FeedItem::Up(_) | FeedItem::Down(..)));
             }
+            FeedItem::Withdraw(key) if !self.withdraw(key) => return false,
             FeedItem::Log(_) | FeedItem::Note(_) | FeedItem::Ask(..) | FeedItem::Withdraw(_) => {}
         }
         self.count(&item, true);
         self.items.push_back(item);
+        true
+    }
+
+    /// Whether whoever reads has to hear of a withdrawal. Not if the ask still waits here: it goes without a word. Nor if
+    /// more wait than asks can be open.
+    fn withdraw(&mut self, key: &AskKey) -> bool {
+        let waits = |item: &FeedItem| matches!(item, FeedItem::Ask(ask, _) if ask.key == *key);
+        if let Some(item) = self.items.iter().position(waits).and_then(|at| self.items.remove(at)) {
+            self.count(&item, false);
+            if self.items.is_empty() {
+                self.taken = self.pushed;
+            }
+            return false;
+        }
+        self.items.iter().filter(|item| matches!(item, FeedItem::Withdraw(_))).count() < Feed::ASKS_MAX
     }
 
     fn replace_update(&mut self, uri: &Text) {

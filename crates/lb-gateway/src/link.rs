@@ -175,8 +175,15 @@ impl Link {
         }
         let restore = self.restore.lock();
         let mut again: Vec<(&'static str, Raw)> = Vec::new();
-        again.extend(restore.log_level.clone().map(|params| ("logging/setLevel", params)));
-        for uri in &restore.subscriptions {
+        let legacy = connection.era() == Era::Legacy;
+        match restore.log_level.clone() {
+            Some(params) if legacy => again.push(("logging/setLevel", params)),
+            // There the level goes with every call.
+            Some(params) => params.member("level").into_iter().for_each(|level| connection.set_log_level(level)),
+            None => {}
+        }
+        // A modern server was never asked for them.
+        for uri in restore.subscriptions.iter().filter(|_| legacy) {
             again.push(("resources/subscribe", compose::object(&[("uri", uri)])));
             let note =
                 Note::new(Text::from_static("notifications/resources/updated"), Some(compose::object(&[("uri", uri)])));

@@ -3,7 +3,7 @@
 mod start;
 mod watch;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Weak, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::{
@@ -47,7 +47,8 @@ impl Default for Grace {
 /// Dropping it kills the program and all that descends from it, at once.
 pub struct Child {
     pid: u32,
-    control: Arc<UnixStream>,
+    /// Held by the watch task until all of the program is gone, and closed then.
+    control: Weak<UnixStream>,
     /// Ours until someone takes them.
     pipes: Mutex<Option<(ChildStdin, ChildStdout)>>,
     stderr: StderrRing,
@@ -132,7 +133,9 @@ impl Drop for Child {
     fn drop(&mut self) {
         // The watch task holds the socket too and need not run any more, so closing our handle would not do.
         // Fails only when the supervisor is already gone.
-        rustix::net::shutdown(&*self.control, rustix::net::Shutdown::Write).ok();
+        if let Some(control) = self.control.upgrade() {
+            rustix::net::shutdown(&*control, rustix::net::Shutdown::Write).ok();
+        }
     }
 }
 

@@ -268,3 +268,33 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn asking_and_withdrawing_cannot_fill_memory() {
+    use lb_exchange::{Ask, AskKey, AskKind, Resume, Step};
+    use lb_wire::Text;
+    let calls = Calls::new();
+    let (_, slot) = calls.open(Names::default(), true).expect("it is open");
+    let key = |text: &'static str| AskKey(Text::from_static(text));
+    let ask = |text| Ask {
+        key: key(text),
+        kind: AskKind::Roots,
+        method: Text::from_static("roots/list"),
+        params: None,
+        resume: Resume::Live,
+    };
+    let next = || slot.poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
+    for _ in 0..10_000 {
+        assert!(slot.ask(ask("seen by nobody")));
+        slot.withdraw(&key("seen by nobody"));
+        slot.withdraw(&key("never asked"));
+    }
+    assert!(next().is_pending(), "nothing was left to be told");
+
+    assert!(slot.ask(ask("seen")));
+    assert!(matches!(next(), std::task::Poll::Ready(Step::Ask(_))));
+    slot.withdraw(&key("seen"));
+    slot.withdraw(&key("seen"));
+    assert!(matches!(next(), std::task::Poll::Ready(Step::Withdraw { key }) if &*key.0 == "seen"));
+    assert!(next().is_pending(), "told once");
+}

@@ -80,7 +80,7 @@ impl Connector {
     ///
     /// Cancel safe: yes, nothing is counted then.
     pub async fn lost(&self, connection: &Connection) {
-        if connection.usage.retired.load(Ordering::Relaxed) {
+        if connection.usage.retired.load(Ordering::SeqCst) {
             *self.life.lock() = Life::Stopped;
         } else if let Link::Pipe(started) = &connection.link {
             let words = started.last_words().await;

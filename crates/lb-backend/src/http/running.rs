@@ -325,7 +325,7 @@ impl Running {
 
 impl Commanded for Running {
     fn answer(&mut self, key: &AskKey, answer: &Answer) {
-        self.slot.asked();
+        self.slot.answered(key);
         self.connection.answer(key, answer);
     }
 

@@ -69,3 +69,21 @@ fn a_mark_is_taken_once_everything_before_it_is() {
     assert!(feed.is_taken(mark));
     assert!(!feed.is_taken(feed.push(log(1)).unwrap()));
 }
+
+#[test]
+fn a_withdrawal_takes_an_unread_ask_along_and_cannot_fill_memory() {
+    let feed = Feed::default();
+    let withdrawal = || FeedItem::Withdraw(AskKey(Text::from_static("1")));
+    for _ in 0..10_000 {
+        feed.push(ask()).unwrap();
+        feed.push(withdrawal()).unwrap();
+    }
+    assert!(feed.is_taken(feed.mark()), "nothing waits, so that nobody has to wait for it");
+    assert_eq!(feed.drain().len(), 0);
+
+    // Of an ask that was read, or that never was.
+    for _ in 0..10_000 {
+        feed.push(withdrawal()).unwrap();
+    }
+    assert_eq!(feed.drain().len(), Feed::ASKS_MAX);
+}

@@ -69,7 +69,7 @@ pub(super) async fn spawn(command: &Command) -> Result<Child, SpawnError> {
     watch_over(async move { watch.run(&mut supervisor).await });
     Ok(Child {
         pid,
-        control: ends.control,
+        control: Arc::downgrade(&ends.control),
         pipes: Mutex::new(Some((ends.stdin, ends.stdout))),
         stderr,
         state: states,
