@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::logs;
+
 /// One gateway between any MCP client and any MCP server.
 #[derive(Debug, Parser)]
 #[command(
@@ -28,7 +30,7 @@ pub struct Cli {
     /// How much to log to stderr: error, warn, info, debug or trace, or a filter such as `lb_backend=debug`.
     ///
     /// Default: info for serving over HTTP, warn on stdio.
-    #[arg(long, global = true, env = "LANDBRIDGE_LOG_LEVEL", value_name = "LEVEL")]
+    #[arg(long, global = true, env = "LANDBRIDGE_LOG_LEVEL", value_name = "LEVEL", value_parser = logs::level)]
     pub log_level: Option<String>,
 }
 
@@ -68,11 +70,11 @@ pub struct Listen {
     pub listen: Option<String>,
 
     /// Further host names that requests may name; loopback names always may.
-    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    #[arg(long, value_name = "HOST", value_delimiter = ',', value_parser = host)]
     pub allow_host: Vec<String>,
 
     /// Further web origins that may call; loopback origins always may.
-    #[arg(long, value_name = "ORIGIN", value_delimiter = ',')]
+    #[arg(long, value_name = "ORIGIN", value_delimiter = ',', value_parser = origin)]
     pub allow_origin: Vec<String>,
 }
 
@@ -113,6 +115,28 @@ fn address(text: &str) -> Result<String, &'static str> {
     if good { Ok(text.to_owned()) } else { Err("give HOST:PORT, as in 127.0.0.1:9999") }
 }
 
+/// A host as requests name it, in lower case, or `*`.
+fn host(text: &str) -> Result<String, &'static str> {
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+    let named = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
+    let good = match bare {
+        Some(bare) => bare.parse::<Ipv6Addr>().is_ok(),
+        None => text == "*" || (!text.is_empty() && named(text)),
+    };
+    let advice = "give a name or address alone, without scheme, port or path, as in mcp.example.com or [2001:db8::1]";
+    if good { Ok(text.to_ascii_lowercase()) } else { Err(advice) }
+}
+
+/// An origin as browsers send it, or `*`.
+fn origin(text: &str) -> Result<String, &'static str> {
+    let good = text.split_once("://").is_some_and(|(scheme, rest)| {
+        let odd = |c: char| c.is_whitespace() || "/?#@".contains(c);
+        !scheme.is_empty() && !scheme.contains(odd) && !rest.is_empty() && !rest.contains(odd)
+    });
+    let advice = "give scheme and host, without a path, as in https://app.example.com";
+    if good || text == "*" { Ok(text.to_owned()) } else { Err(advice) }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -137,5 +161,18 @@ mod tests {
             ["", "9999", ":9999", "127.0.0.1", "127.0.0.1:", "127.0.0.1:99999", "127.0.0.1:+1", "::1:80", "[x]:1"];
         assert_eq!(taken(address, &bad), [""; 0]);
         assert_eq!(taken(address, &["http://localhost:1", "localhost:1/mcp"]), [""; 0]);
+    }
+
+    #[test]
+    fn hosts_and_origins_are_written_as_requests_carry_them() {
+        let good = ["mcp.example.com", "192.0.2.2", "[2001:db8::1]", "*"];
+        assert_eq!(taken(host, &good), good);
+        assert_eq!(host("Mcp.Example"), Ok("mcp.example".to_owned()));
+        let bad = ["", "http://mcp.example.com", "mcp.example.com/", "mcp.example.com:80", "2001:db8::1", "a b", "[x]"];
+        assert_eq!(taken(host, &bad), [""; 0]);
+        let good = ["https://app.example.com", "http://192.0.2.2:3000", "vscode-webview://abc", "*"];
+        assert_eq!(taken(origin, &good), good);
+        let bad = ["", "app.example.com", "https://", "://a", "https://a/", "https://a/b", "https://b@a", "null"];
+        assert_eq!(taken(origin, &bad), [""; 0]);
     }
 }

@@ -89,7 +89,7 @@ async fn serve(settings: Listen, servers: Vec<ServerSpec>) -> Result<(), Failure
     let gateway = gateway(servers, &tasks)?;
     let front = Arc::new(Front::new(Arc::new(gateway.clone()), lb_front::Settings::default()));
     let mut http = lb_http::Settings::default();
-    http.allowed_hosts.extend(settings.allow_host.iter().map(|host| host.to_ascii_lowercase()));
+    http.allowed_hosts.extend(settings.allow_host);
     http.allowed_origins = settings.allow_origin;
     let counted = gateway.clone();
     http.health = Some(Arc::new(move || vec![("activeSessions", counted.sessions().into())]));

@@ -46,6 +46,13 @@ async fn the_demo_listens_where_it_is_told() {
 }
 
 #[tokio::test]
+async fn listening_everywhere_shows_an_address_that_works() {
+    let said = banner(&mut landbridge(&["--listen", "0.0.0.0:0"])).await;
+    assert!(said.contains("listening on http://0.0.0.0:"), "{said}");
+    assert!(said.contains("\n  http://127.0.0.1:") && said.contains("need --allow-host NAME"), "{said}");
+}
+
+#[tokio::test]
 async fn a_port_in_use_leaves_a_way_out() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("an address").to_string();
@@ -71,4 +78,19 @@ async fn an_address_without_host_or_port_is_wrong_usage() {
 async fn where_the_demo_listens_is_not_where_a_command_does() {
     let args = ["--listen", "127.0.0.1:0", "serve", "--config", "mcp.json"];
     ends(&mut landbridge(&args), 2, "stand behind the command: landbridge serve --listen").await;
+}
+
+#[tokio::test]
+async fn hosts_origins_and_levels_that_are_none_are_wrong_usage() {
+    for (option, value, says) in [
+        ("--allow-host", "http://mcp.example.com", "without scheme, port or path"),
+        ("--allow-host", "a.example,mcp.example.com/mcp", "without scheme, port or path"),
+        ("--allow-origin", "app.example.com", "give scheme and host"),
+        ("--log-level", "verbose", "give off, error, warn, info, debug or trace"),
+    ] {
+        ends(&mut landbridge(&["--listen", "127.0.0.1:0", option, value]), 2, says).await;
+    }
+    let mut by_variable = landbridge(&["--listen", "127.0.0.1:0"]);
+    by_variable.env("LANDBRIDGE_LOG_LEVEL", "loud");
+    ends(&mut by_variable, 2, "give off, error, warn, info, debug or trace").await;
 }
