@@ -43,6 +43,61 @@ fn describe(server: &ServerSpec) -> String {
         Target::Embedded(_) => {
             "built in: notes, echo, a slow tool, one that asks you, one that asks your model".to_owned()
         }
-        target => target.address(),
+        Target::Child { command, args, .. } => started(command, args),
+        target @ Target::Http { .. } => target.address(),
+    }
+}
+
+/// Programs that run another one, which their first plain argument names.
+const LAUNCHERS: [&str; 13] =
+    ["npx", "bunx", "pnpx", "uvx", "pipx", "uv", "bun", "deno", "node", "python", "python3", "docker", "podman"];
+/// What may stand before that name.
+const BEFORE_NAME: [&str; 5] = ["-y", "--yes", "-m", "-u", "run"];
+/// What the banner shows of a command at most.
+const COMMAND_CHARS_MAX: usize = 60;
+
+/// What is started, as far as it cannot hold a secret: arguments are written after variables were filled in, so none is
+/// shown but the name of the program that a launcher runs.
+fn started(command: &str, args: &[String]) -> String {
+    let mut words = vec![command];
+    if command.rsplit('/').next().is_some_and(|program| LAUNCHERS.contains(&program)) {
+        let before = args.iter().take_while(|arg| BEFORE_NAME.contains(&arg.as_str())).count();
+        words.extend(args.iter().take(before).map(String::as_str));
+        words.extend(
+            args.get(before).map(String::as_str).filter(|name| !name.starts_with('-') && !name.contains("://")),
+        );
+    }
+    let mut text = words.join(" ").replace(char::is_control, " ");
+    if words.len() <= args.len() {
+        text += " …";
+    }
+    match text.char_indices().nth(COMMAND_CHARS_MAX) {
+        Some(_) => text.chars().take(COMMAND_CHARS_MAX - 1).chain(['…']).collect(),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_shown_without_what_may_be_secret() {
+        for (command, args, want) in [
+            ("python3", vec!["server.py"], "python3 server.py"),
+            ("/usr/bin/python3", vec!["-u", "-m", "tools", "hush"], "/usr/bin/python3 -u -m tools …"),
+            ("npx", vec!["-y", "@scope/server", "--key=hush"], "npx -y @scope/server …"),
+            ("npx", vec!["git+https://hush@git.example/x"], "npx …"),
+            ("uv", vec!["run", "server.py"], "uv run server.py"),
+            ("node", vec!["-e", "hush"], "node …"),
+            ("docker", vec!["run", "-e", "KEY=hush", "image"], "docker run …"),
+            ("tool", vec!["hush"], "tool …"),
+            ("tool", vec![], "tool"),
+        ] {
+            let args: Vec<_> = args.into_iter().map(str::to_owned).collect();
+            assert_eq!(started(command, &args), want);
+        }
+        let long = started(&"x".repeat(100), &[]);
+        assert_eq!((long.chars().count(), long.ends_with('…')), (COMMAND_CHARS_MAX, true));
     }
 }

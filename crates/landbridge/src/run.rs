@@ -42,7 +42,7 @@ pub async fn run(cli: Cli) -> ExitCode {
             "--listen, --allow-host and --allow-origin stand behind the command: landbridge serve --listen ...",
         )),
         Some(Command::Serve(settings)) => match load(&settings.config) {
-            Ok(servers) => serve(settings.listen, servers).await,
+            Ok(loaded) => serve(settings.listen, loaded.servers).await,
             Err(failure) => Err(failure),
         },
         Some(Command::Stdio(settings)) => stdio(&settings).await,
@@ -56,8 +56,14 @@ pub async fn run(cli: Cli) -> ExitCode {
     }
 }
 
+/// The servers of a config.
+struct Loaded {
+    servers: Vec<ServerSpec>,
+    disabled: Vec<ServerSpec>,
+}
+
 /// Reads the servers, says everything that is wrong with the file at once, and goes on only if it can.
-fn load(path: &Path) -> Result<Vec<ServerSpec>, Failure> {
+fn load(path: &Path) -> Result<Loaded, Failure> {
     let show = |problems: &[lb_config::Problem]| {
         for problem in problems {
             eprintln!("{problem}");
@@ -67,17 +73,24 @@ fn load(path: &Path) -> Result<Vec<ServerSpec>, Failure> {
         Ok(loaded) => {
             show(&loaded.warnings);
             show(&loaded.left_out);
-            let servers: Vec<_> = loaded.servers.into_iter().filter(|server| !server.disabled).collect();
-            if servers.is_empty() {
-                return Err(Failure::usage(format!("{} names no server to serve", path.display())));
+            let (disabled, servers): (Vec<_>, Vec<_>) = loaded.servers.into_iter().partition(|server| server.disabled);
+            match (servers.as_slice(), disabled.as_slice()) {
+                ([], []) => Err(Failure::usage(format!("{} names no server to serve", path.display()))),
+                ([], off) => {
+                    Err(Failure::usage(format!("every server of {} is disabled: {}", path.display(), names(off))))
+                }
+                _ => Ok(Loaded { servers, disabled }),
             }
-            Ok(servers)
         }
         Err(problems) => {
             show(&problems);
             Err(Failure::usage(format!("{} cannot be used", path.display())))
         }
     }
+}
+
+fn names(servers: &[ServerSpec]) -> String {
+    servers.iter().map(|server| server.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 async fn serve(settings: Listen, servers: Vec<ServerSpec>) -> Result<(), Failure> {
@@ -110,10 +123,10 @@ fn no_listener(wanted: &str, error: &io::Error) -> Failure {
 }
 
 async fn stdio(settings: &Stdio) -> Result<(), Failure> {
-    let servers = load(&settings.config)?;
-    let name = choose(&servers, settings.server.as_deref())?;
+    let loaded = load(&settings.config)?;
+    let name = choose(&loaded, settings.server.as_deref())?;
     let tasks = Tasks::default();
-    let gateway = gateway(servers, &tasks)?;
+    let gateway = gateway(loaded.servers, &tasks)?;
     let front = Front::new(Arc::new(gateway.clone()), lb_front::Settings::default());
     let served = lb_stdio::serve(&front, Mount::Server(name), Principal::local(), signal()).await;
     close(&gateway, &tasks).await;
@@ -121,18 +134,22 @@ async fn stdio(settings: &Stdio) -> Result<(), Failure> {
 }
 
 /// The server to serve alone.
-fn choose(servers: &[ServerSpec], wanted: Option<&str>) -> Result<ServerName, Failure> {
-    let names = || servers.iter().map(|server| server.name.to_string()).collect::<Vec<_>>().join(", ");
-    match (wanted, servers) {
-        (Some(wanted), _) => {
-            let found = servers.iter().find(|server| server.name.as_str() == wanted);
-            found
-                .map(|server| server.name.clone())
-                .ok_or_else(|| Failure::usage(format!("no server {wanted:?} in the config; it has: {}", names())))
-        }
-        (None, [only]) => Ok(only.name.clone()),
-        (None, _) => Err(Failure::usage(format!("several servers: choose one with --server: {}", names()))),
+fn choose(Loaded { servers, disabled }: &Loaded, wanted: Option<&str>) -> Result<ServerName, Failure> {
+    let Some(wanted) = wanted else {
+        return match servers.as_slice() {
+            [only] => Ok(only.name.clone()),
+            many => Err(Failure::usage(format!("several servers: choose one with --server: {}", names(many)))),
+        };
+    };
+    let is_wanted = |server: &&ServerSpec| server.name.as_str() == wanted;
+    if let Some(found) = servers.iter().find(is_wanted) {
+        return Ok(found.name.clone());
     }
+    let why = match disabled.iter().find(is_wanted) {
+        Some(_) => format!("server {wanted:?} is disabled in the config; enabled are: {}", names(servers)),
+        None => format!("no server {wanted:?} in the config; it has: {}", names(servers)),
+    };
+    Err(Failure::usage(why))
 }
 
 fn gateway(servers: Vec<ServerSpec>, tasks: &Tasks) -> Result<Gateway, Failure> {

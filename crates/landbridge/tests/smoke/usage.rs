@@ -4,6 +4,8 @@ use std::net::TcpListener;
 use std::process::Stdio;
 use std::time::Duration;
 
+use lb_peers::harness::config;
+use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
@@ -93,4 +95,32 @@ async fn hosts_origins_and_levels_that_are_none_are_wrong_usage() {
     let mut by_variable = landbridge(&["--listen", "127.0.0.1:0"]);
     by_variable.env("LANDBRIDGE_LOG_LEVEL", "loud");
     ends(&mut by_variable, 2, "give off, error, warn, info, debug or trace").await;
+}
+
+#[tokio::test]
+async fn a_disabled_server_is_called_so() {
+    let off = json!({ "command": "true", "disabled": true });
+    let (_folder, file) = config(&json!({ "on": { "command": "true" }, "off": off }));
+    let file = file.to_str().expect("text");
+    let says = "server \"off\" is disabled in the config; enabled are: on";
+    ends(&mut landbridge(&["stdio", "--config", file, "--server", "off"]), 2, says).await;
+    let says = "no server \"gone\" in the config; it has: on";
+    ends(&mut landbridge(&["stdio", "--config", file, "--server", "gone"]), 2, says).await;
+    let (_folder, file) = config(&json!({ "off": off, "out": off }));
+    let file = file.to_str().expect("text");
+    let says = "mcp.json is disabled: off, out";
+    ends(&mut landbridge(&["serve", "--config", file, "--listen", "127.0.0.1:0"]), 2, says).await;
+}
+
+#[tokio::test]
+async fn the_banner_shows_what_is_started_and_no_secret() {
+    let servers = json!({
+        "script": { "command": "python3", "args": ["server.py", "--token", "hush"] },
+        "docs": { "url": "https://docs.example.com/mcp?key=hush" },
+    });
+    let (_folder, file) = config(&servers);
+    let file = file.to_str().expect("text");
+    let said = banner(&mut landbridge(&["serve", "--config", file, "--listen", "127.0.0.1:0"])).await;
+    assert!(said.contains("python3 server.py …") && said.contains("https://docs.example.com/mcp?***"), "{said}");
+    assert!(!said.contains("hush"), "{said}");
 }
