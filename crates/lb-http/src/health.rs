@@ -28,9 +28,17 @@ pub(crate) fn health(level: Level, started: Instant, settings: &Settings) -> (St
     (status, Bytes::from(Value::Object(document).to_string()))
 }
 
-/// The text behind `/`.
-pub(crate) fn banner(settings: &Settings) -> Bytes {
-    Bytes::from(format!("landbridge {}: MCP at {}\n", env!("CARGO_PKG_VERSION"), settings.mcp_path))
+/// The text behind `/`: where the protocol is, for one server or for each of several.
+pub(crate) fn banner(settings: &Settings, several: &[String]) -> Bytes {
+    let (version, path) = (env!("CARGO_PKG_VERSION"), &settings.mcp_path);
+    if several.is_empty() {
+        return Bytes::from(format!("landbridge {version}: MCP at {path}\n"));
+    }
+    let mut text = format!("landbridge {version}: MCP at\n");
+    for name in several {
+        text += &format!("  {path}/server/{name}\n");
+    }
+    Bytes::from(text)
 }
 
 /// The answer to a path that does not exist.

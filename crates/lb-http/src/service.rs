@@ -161,7 +161,7 @@ impl Server {
             return done(response);
         }
         if path == "/" {
-            return done(page(StatusCode::OK, TEXT, Body::bytes(health::banner(&self.settings), None)));
+            return done(self.root(request.method(), era));
         }
         let mount = match self.mount(path) {
             Ok(mount) => mount,
@@ -172,6 +172,20 @@ impl Server {
             Method::GET | Method::DELETE => done(self.bodiless(request, mount, era)),
             _ => done(not_allowed("GET, POST, DELETE, OPTIONS")),
         }
+    }
+
+    /// The page for people who look what is here, and the way for clients that were given no path.
+    fn root(&self, method: &Method, era: Era) -> Response<Body> {
+        let alone = self.front.has(&Mount::Default);
+        if matches!(*method, Method::GET | Method::HEAD) {
+            let several = if alone { Vec::new() } else { self.front.servers() };
+            return page(StatusCode::OK, TEXT, Body::bytes(health::banner(&self.settings, &several), None));
+        }
+        let below = if alone { "" } else { "/server/{name}" };
+        let message = format!("Method not allowed: MCP is at {}{below}", self.settings.mcp_path);
+        let mut response = refuse(StatusCode::METHOD_NOT_ALLOWED, era, &message);
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD, OPTIONS"));
+        response
     }
 
     /// Where a path leads.

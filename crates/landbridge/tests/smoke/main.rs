@@ -18,3 +18,13 @@ async fn a_call_goes_through_to_a_child() {
     let answer = http.post("/mcp/server/it", &session.headers(), body).await.expect("an answer");
     assert_eq!(answer.body, br#"{"jsonrpc":"2.0","id":"a","result":{"content":[{"type":"text","text":"hi"}]}}"#);
 }
+
+#[tokio::test]
+async fn the_front_page_says_where_each_server_is() {
+    let gateway = Gateway::serve(LANDBRIDGE, json!({ "a": { "command": "true" }, "b": { "command": "true" } })).await;
+    let mut http = RawHttp::connect(gateway.address).await.expect("it listens");
+    let page = http.request("GET", "/", &[], b"").await.expect("an answer");
+    assert!(page.text().ends_with("MCP at\n  /mcp/server/a\n  /mcp/server/b\n"), "{}", page.text());
+    let lost = http.post("/", &[], b"{}").await.expect("an answer");
+    assert!(lost.text().contains("Method not allowed: MCP is at /mcp/server/{name}"), "{}", lost.text());
+}

@@ -106,6 +106,9 @@ async fn paths_lead_where_they_say() {
     assert_eq!(peer.ask("GET /mcpx", &[]).await.status, 404);
     let banner = peer.ask("GET /", &[]).await;
     assert!(banner.text().contains("/mcp"), "{}", banner.text());
+    let posted = peer.ask("POST /", &[]).await;
+    assert_eq!((posted.status, posted.header("allow")), (405, Some("GET, HEAD, OPTIONS")));
+    assert_eq!(posted.json()["error"]["message"], "Method not allowed: MCP is at /mcp");
     let health = peer.ask("GET /health", &[]).await.json();
     assert_eq!((&health["ok"], &health["status"]), (&json!(true), &json!("healthy")));
     let put = peer.ask("PUT /mcp", &[]).await;
