@@ -52,7 +52,12 @@ pub async fn last_words(child: &Child) -> (Option<String>, String) {
     if tokio::time::timeout(EXIT_AFTER_EOF, child.wait()).await.is_err() {
         tracing::debug!(pid = child.pid(), "server closed a pipe and lives on");
     }
-    (child.exit().map(|exit| exit.to_string()), child.stderr().tail(STDERR_SHOWN))
+    (child.exit().map(|exit| exit.to_string()), stderr_shown(child))
+}
+
+/// What a client is shown of its stderr.
+pub fn stderr_shown(child: &Child) -> String {
+    child.stderr().tail(STDERR_SHOWN)
 }
 
 /// What open calls are told once its output has ended.

@@ -414,6 +414,11 @@ impl Started {
         (exit.unwrap_or_else(|| "it closed its input or output".to_owned()), stderr)
     }
 
+    /// What it last wrote to stderr.
+    fn stderr(&self) -> String {
+        self.child().map(|child| child::stderr_shown(child)).unwrap_or_default()
+    }
+
     async fn close(&self) {
         self.pipe().close();
         if let Some(child) = self.child() {

@@ -56,6 +56,14 @@ pub enum ConnectError {
     /// No answer in time.
     #[error("the server did not answer within {0} s")]
     Timeout(u64),
+    /// A program of ours did not answer in time.
+    #[error("the server did not answer within {seconds} s{}", tail(stderr))]
+    Silent {
+        /// How long it had.
+        seconds: u64,
+        /// The last lines it wrote to stderr.
+        stderr: String,
+    },
     /// It crashed too often and is left alone.
     #[error("the server crashed {} and is not started again{}; last: {last}", times(*crashes), pause(*again))]
     GaveUp {
@@ -115,6 +123,7 @@ impl ConnectError {
             Self::Status { .. } => ("http_status", None, None),
             Self::Refused { .. } | Self::Handshake(_) => ("handshake_failed", None, None),
             Self::Timeout(_) => ("timeout", None, None),
+            Self::Silent { stderr, .. } => ("timeout", None, Some(stderr)),
             Self::GaveUp { last, stderr, .. } => ("crash_loop", Some(last), Some(stderr)),
             Self::TooManyChildren(_) => ("limit_exceeded", None, None),
             Self::Stopping => ("stopping", None, None),
@@ -131,13 +140,15 @@ impl ConnectError {
     /// What can be done about it, where the message itself does not say.
     fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Unreachable { why, .. } if why.contains("certificate") => None,
+            Self::Unreachable { why, .. } if why.contains("certificate") || why.contains("try http://") => None,
             Self::Unreachable { .. } => Some("see whether it runs and its url is right"),
             Self::Unauthorized { .. } => Some("put what it wants into \"headers\" of its entry in the config"),
             Self::Status { status: 300..=399, .. } => Some("put the url that it names into the config"),
             Self::Status { status: 400..=428, .. } => Some("see whether its url is that of an MCP server"),
             Self::Status { status: 429, .. } => Some("try again later"),
             Self::Status { .. } | Self::Timeout(_) => Some("see the server's own log"),
+            Self::Silent { stderr, .. } if !stderr.is_empty() => None,
+            Self::Silent { .. } => Some("see whether it is an MCP server that speaks over stdin and stdout"),
             Self::Refused { .. } | Self::Handshake(_) => Some("see whether it is an MCP server"),
             Self::Spawn(_) | Self::Exited { .. } | Self::GaveUp { .. } | Self::TooManyChildren(_) | Self::Stopping => {
                 None
@@ -165,4 +176,20 @@ pub fn data(reason: &'static str, exit: Option<&String>, stderr: Option<&String>
     members.extend(stderr.filter(|text| !text.is_empty()).map(|text| ("stderr", Raw::string(text))));
     let members: Vec<_> = members.iter().map(|(name, value)| (*name, value)).collect();
     compose::object(&members)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_program_is_shown_with_its_stderr_and_never_with_a_log_of_its_own() {
+        for (stderr, want) in [
+            ("waiting for a lock\n", "did not answer within 30 s: waiting for a lock"),
+            ("", "did not answer within 30 s; see whether it is an MCP server that speaks over stdin and stdout"),
+        ] {
+            let error = ConnectError::Silent { seconds: 30, stderr: stderr.to_owned() };
+            assert_eq!(error.message("server \"x\""), format!("server \"x\": the server {want}"));
+        }
+    }
 }

@@ -31,6 +31,12 @@ pub enum SpawnError {
         /// The program as given.
         program: OsString,
     },
+    /// The path is that of a folder.
+    #[error("{program:?} is a folder, not a program")]
+    Folder {
+        /// The program as given.
+        program: OsString,
+    },
     /// The file may not be executed.
     #[error("program {program:?} is not executable")]
     NotExecutable {
@@ -86,8 +92,12 @@ impl SpawnError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NotInPath { program, path } => Some(hint_not_in_path(program, path.as_ref())),
+            Self::NoSuchFile { program } if first_word(program).is_some_and(|first| Path::new(first).is_file()) => {
+                first_word(program).map(hint_split)
+            }
             Self::NoSuchFile { .. } => Some("check the path; a relative one starts at the working directory".into()),
             Self::NoInterpreter { .. } => Some("check the first line of the script, and install what it names".into()),
+            Self::Folder { .. } => Some("give the path of a program in it".into()),
             Self::NotExecutable { program } => Some(format!("run `chmod +x {}`", program.display())),
             Self::Cwd { source, .. } if source.kind() == io::ErrorKind::NotFound => {
                 Some("it does not exist: create it, or correct `cwd`".into())
@@ -111,6 +121,7 @@ impl SpawnError {
             }
             io::ErrorKind::NotFound if file.exists() => Self::NoInterpreter { program },
             io::ErrorKind::NotFound => Self::NoSuchFile { program },
+            io::ErrorKind::PermissionDenied if by_path && file.is_dir() => Self::Folder { program },
             io::ErrorKind::PermissionDenied => Self::NotExecutable { program },
             io::ErrorKind::ArgumentListTooLong => Self::TooLong,
             _ => Self::Refused { program, source },
@@ -119,13 +130,22 @@ impl SpawnError {
 }
 
 fn hint_not_in_path(program: &OsString, path: Option<&OsString>) -> String {
-    let text = program.to_string_lossy();
-    // The most common mistake in configuration files.
-    if let Some((first, _)) = text.split_once(char::is_whitespace) {
-        return format!("`command` holds the program alone: write `{first}` there and the rest into `args`");
+    if let Some(first) = first_word(program) {
+        return hint_split(first);
     }
     match path {
         Some(path) => format!("install it or give its full path; PATH is {}", path.display()),
         None => "its environment has no PATH: give the full path of the program".into(),
     }
+}
+
+/// What stands before the first blank, if there is one.
+fn first_word(program: &OsString) -> Option<&str> {
+    let (first, _) = program.to_str()?.split_once(char::is_whitespace)?;
+    Some(first)
+}
+
+/// For the most common mistake in configuration files.
+fn hint_split(first: &str) -> String {
+    format!("`command` holds the program alone: write `{first}` there and the rest into `args`")
 }

@@ -88,6 +88,9 @@ pub fn explain(error: &io::Error) -> String {
         Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
             format!("{text} (set SSL_CERT_FILE to the certificate of its authority, if you trust it)")
         }
+        Some(rustls::Error::InvalidMessage(_)) => {
+            format!("{text} (the server does not speak TLS there; try http://)")
+        }
         _ => text,
     }
 }

@@ -118,6 +118,12 @@ async fn what_cannot_start_says_why_and_what_to_do() {
         (command("npx -y x".as_ref()), "program \"npx -y x\" not found in PATH".into(), "write `npx` there"),
         (Command::new("no-such", PROBE), "program \"no-such\" not found in PATH".into(), "has no PATH"),
         (command("/no/such".as_ref()), "program \"/no/such\" does not exist".into(), "check the path"),
+        (
+            command("/bin/sh -c true".as_ref()),
+            "program \"/bin/sh -c true\" does not exist".into(),
+            "write `/bin/sh` there",
+        ),
+        (command(folder.path().as_ref()), format!("\"{at}\" is a folder, not a program"), "a program in it"),
         (command(plain.as_ref()), format!("program \"{at}/plain\" is not executable"), "chmod +x"),
         (command("./plain".as_ref()).cwd(folder.path()), "program \"./plain\" is not executable".into(), "chmod +x"),
         (

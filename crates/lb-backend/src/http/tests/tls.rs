@@ -6,6 +6,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
@@ -62,6 +63,20 @@ async fn front(acceptor: TlsAcceptor, script: SocketAddr) -> u16 {
     port
 }
 
+/// A port where plain HTTP is spoken.
+async fn plain() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    Tasks::default().spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            drop(stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await);
+            // Until the client hangs up.
+            while matches!(stream.read(&mut [0; 1024]).await, Ok(1..)) {}
+        }
+    });
+    port
+}
+
 /// Whom we trust when `SSL_CERT_FILE` and `SSL_CERT_DIR` are these.
 fn roots(file: &str, folders: &str) -> Result<rustls::RootCertStore, String> {
     let roots = tls::roots(|name| match name {
@@ -104,7 +119,11 @@ async fn calls_go_over_tls_to_servers_that_the_user_trusts() {
 
     let wrong_name = front(ours.acceptor(&["elsewhere.example"]), server.address()).await;
     let wrong_authority = front(stranger.acceptor(&["localhost"]), server.address()).await;
-    for (port, why) in [(wrong_name, "certificate not valid for name"), (wrong_authority, "set SSL_CERT_FILE")] {
+    for (port, why) in [
+        (wrong_name, "certificate not valid for name"),
+        (wrong_authority, "set SSL_CERT_FILE"),
+        (plain().await, "does not speak TLS there; try http://"),
+    ] {
         let endpoint = Endpoint::new("it", &format!("https://localhost:{port}/mcp"), &[], Tasks::default()).unwrap();
         let refused = HttpConnection::legacy(endpoint, hello(), Feed::default()).await;
         let EraError::Failed(error @ ConnectError::Unreachable { .. }) = refused.err().unwrap() else {
