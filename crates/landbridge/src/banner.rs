@@ -1,6 +1,6 @@
 //! What a person sees at start: where to point a client, what to paste, what is behind.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 
 use lb_exchange::{ServerSpec, Target};
 
@@ -10,12 +10,8 @@ pub fn banner(address: SocketAddr, servers: &[ServerSpec]) -> String {
     if address.ip().is_unspecified() {
         text += "other names and addresses of this machine need --allow-host NAME\n";
     }
-    // Nobody can connect to "any address"; the machine itself always can to its own.
-    let shown = match address.ip() {
-        any if !any.is_unspecified() => address,
-        IpAddr::V4(_) => SocketAddr::from((Ipv4Addr::LOCALHOST, address.port())),
-        IpAddr::V6(_) => SocketAddr::from((Ipv6Addr::LOCALHOST, address.port())),
-    };
+    // Nobody can connect to "any address". That of version 6 takes version 4 too, as systems are set up.
+    let shown = if address.ip().is_unspecified() { (Ipv4Addr::LOCALHOST, address.port()).into() } else { address };
     let paths: Vec<(String, String)> = match servers {
         [only] => vec![(only.name.to_string(), format!("http://{shown}/mcp"))],
         many => many.iter().map(|s| (s.name.to_string(), format!("http://{shown}/mcp/server/{}", s.name))).collect(),
@@ -80,6 +76,21 @@ fn started(command: &str, args: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::embedded;
+
+    #[test]
+    fn the_address_shown_is_one_to_connect_to() {
+        for (address, shown) in [
+            ("192.0.2.2:1", "\n  http://192.0.2.2:1/mcp\n"),
+            ("[::1]:1", "\n  http://[::1]:1/mcp\n"),
+            ("0.0.0.0:1", "\n  http://127.0.0.1:1/mcp\n"),
+            ("[::]:1", "\n  http://127.0.0.1:1/mcp\n"),
+        ] {
+            let text = banner(address.parse().expect("an address"), &embedded::demo());
+            assert!(text.contains(shown) && text.contains(&format!("listening on http://{address}\n")), "{text}");
+            assert_eq!(text.contains("--allow-host"), shown.contains("127.0.0.1"), "{text}");
+        }
+    }
 
     #[test]
     fn a_command_is_shown_without_what_may_be_secret() {
