@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::server::ServerSpec;
 use crate::step::{Answer, AskKey, Cancel, Command, End, Outcome, Step};
 
 /// One request that we make good on.
@@ -17,7 +18,7 @@ use crate::step::{Answer, AskKey, Cancel, Command, End, Outcome, Step};
 pub struct Exchange {
     drive: Drive,
     remote: Remote,
-    quiet_max: Option<Duration>,
+    server: Option<Arc<ServerSpec>>,
 }
 
 enum Drive {
@@ -37,12 +38,12 @@ pub trait Driver: Send {
 impl Exchange {
     /// An exchange that has already ended, such as one answered from a cache.
     pub fn ready(end: End) -> Self {
-        Self { drive: Drive::Ready(Some(Box::new(end))), remote: Remote::deaf(), quiet_max: None }
+        Self { drive: Drive::Ready(Some(Box::new(end))), remote: Remote::deaf(), server: None }
     }
 
     /// An exchange with a driver of its own.
     pub fn new(driver: impl Driver + 'static, remote: Remote) -> Self {
-        Self { drive: Drive::Driver(Box::new(driver)), remote, quiet_max: None }
+        Self { drive: Drive::Driver(Box::new(driver)), remote, server: None }
     }
 
     /// An exchange written as straight code: `make` gets a [`Yield`] to hand out steps, and returns the end.
@@ -52,7 +53,7 @@ impl Exchange {
     {
         let mailbox = Arc::<Mutex<Mailbox>>::default();
         let body = make(Yield(mailbox.clone()));
-        Self { drive: Drive::Routine(Box::pin(body)), remote: Remote(Way::Mailbox(mailbox)), quiet_max: None }
+        Self { drive: Drive::Routine(Box::pin(body)), remote: Remote(Way::Mailbox(mailbox)), server: None }
     }
 
     /// An exchange that is another one, once that can be made: connecting happens inside.
@@ -66,16 +67,21 @@ impl Exchange {
         &self.remote
     }
 
-    /// With a limit on the wait for its next step, in place of the holder's own.
+    /// Says which server is behind it, whose limits hold in place of the holder's own.
     #[must_use]
-    pub fn with_quiet_max(mut self, quiet_max: Option<Duration>) -> Self {
-        self.quiet_max = quiet_max;
+    pub fn with_server(mut self, server: Option<Arc<ServerSpec>>) -> Self {
+        self.server = server;
         self
+    }
+
+    /// The server behind it, where there is one.
+    pub fn server(&self) -> Option<&Arc<ServerSpec>> {
+        self.server.as_ref()
     }
 
     /// How long its holder waits for the next step; `None` leaves that to the holder.
     pub fn quiet_max(&self) -> Option<Duration> {
-        self.quiet_max
+        self.server.as_ref().and_then(|server| server.timeout)
     }
 
     /// The next step.

@@ -277,8 +277,15 @@ impl Running {
         exchange.remote().cancel(Cancel::Deadline);
         // One more turn, so that a driver can tell its server; whatever it says now comes too late.
         drop(exchange.poll_step(cx));
+        let server = exchange.server().map(|server| format!("server {:?}: ", server.name.as_str())).unwrap_or_default();
+        let ran = if self.facts.is_none_or(|facts| facts.name == method::TOOLS_CALL) {
+            "; it may still have run"
+        } else {
+            ""
+        };
+        let message = format!("{server}no answer within {} s{ran}", self.watch.limit().as_secs_f64());
         let data = Raw::from_static(r#"{"reason":"timeout"}"#);
-        self.end(End::error(code::INTERNAL_ERROR, "the request took too long", Some(&data)));
+        self.end(End::error(code::INTERNAL_ERROR, &message, Some(&data)));
     }
 
     /// Says the end, after taking back what is still asked.

@@ -13,9 +13,9 @@ pub(crate) enum Watch {
     /// It may go on for ever.
     Off,
     /// It runs.
-    Running { quiet: Duration, quiet_at: Instant, total_at: Instant },
+    Running { quiet: Duration, total: Duration, quiet_at: Instant, total_at: Instant },
     /// An ask is open; the call's own time stands still.
-    Stopped { quiet: Duration, since: Instant, total_at: Instant },
+    Stopped { quiet: Duration, total: Duration, since: Instant, total_at: Instant },
 }
 
 impl Watch {
@@ -33,7 +33,7 @@ impl Watch {
             Some(_) => (settings.lookup_max, settings.lookup_max),
         };
         let quiet = quiet_max.unwrap_or(quiet);
-        Self::Running { quiet, quiet_at: now + quiet, total_at: now + total }
+        Self::Running { quiet, total, quiet_at: now + quiet, total_at: now + total }
     }
 
     /// Something came.
@@ -45,15 +45,15 @@ impl Watch {
 
     /// An ask is open.
     pub(crate) fn stop(&mut self, now: Instant) {
-        if let Self::Running { quiet, total_at, .. } = *self {
-            *self = Self::Stopped { quiet, since: now, total_at };
+        if let Self::Running { quiet, total, total_at, .. } = *self {
+            *self = Self::Stopped { quiet, total, since: now, total_at };
         }
     }
 
     /// No ask is open any more.
     pub(crate) fn go_on(&mut self, now: Instant) {
-        if let Self::Stopped { quiet, since, total_at } = *self {
-            *self = Self::Running { quiet, quiet_at: now + quiet, total_at: total_at + (now - since) };
+        if let Self::Stopped { quiet, total, since, total_at } = *self {
+            *self = Self::Running { quiet, total, quiet_at: now + quiet, total_at: total_at + (now - since) };
         }
     }
 
@@ -62,6 +62,15 @@ impl Watch {
         match *self {
             Self::Off | Self::Stopped { .. } => None,
             Self::Running { quiet_at, total_at, .. } => Some(quiet_at.min(total_at)),
+        }
+    }
+
+    /// The time that runs out first.
+    pub(crate) fn limit(&self) -> Duration {
+        match *self {
+            Self::Off => Duration::MAX,
+            Self::Running { quiet, quiet_at, total_at, .. } if quiet_at <= total_at => quiet,
+            Self::Running { total, .. } | Self::Stopped { total, .. } => total,
         }
     }
 

@@ -85,7 +85,6 @@ impl Link {
 
     /// Opens a request on the connection; connecting happens inside.
     pub fn open(self: &Arc<Self>, call: Call, before: Before) -> Exchange {
-        let quiet_max = self.connector.server().spec().timeout;
         let opened = match self.current() {
             Some(connection) => self.open_on(&connection, call, before),
             None => Err(Box::new(call)),
@@ -94,7 +93,7 @@ impl Link {
             let link = self.clone();
             Exchange::deferred(async move { link.open_anew(call, before).await })
         });
-        exchange.with_quiet_max(quiet_max)
+        exchange.with_server(Some(self.connector.server().spec().clone()))
     }
 
     /// Opens a request that nothing has been sent of.

@@ -57,8 +57,8 @@ impl Share {
             return Exchange::ready(end);
         }
         let inner = self.link.open(call, before);
-        let (remote, quiet_max) = (inner.remote().clone(), inner.quiet_max());
-        Exchange::new(Ordered { inner, share: self.clone() }, remote).with_quiet_max(quiet_max)
+        let (remote, server) = (inner.remote().clone(), inner.server().cloned());
+        Exchange::new(Ordered { inner, share: self.clone() }, remote).with_server(server)
     }
 
     /// Keeps track of who wants which resource; the end, where the server need not be told.

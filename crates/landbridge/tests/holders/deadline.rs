@@ -18,6 +18,9 @@ async fn a_call_without_a_step_for_too_long_is_cancelled() {
             let context = format!("{wire:?} {behind:?} {version}: {answer}");
             assert_eq!(answer["error"]["code"], -32603, "{context}");
             assert_eq!(answer["error"]["data"]["reason"], "timeout", "{context}");
+            let message = answer["error"]["message"].as_str().unwrap_or_default();
+            let named = message.starts_with("server \"");
+            assert!(named && message.ends_with(": no answer within 0.4 s; it may still have run"), "{context}");
             let took = start.elapsed();
             assert!(Duration::from_millis(390) < took && took < Duration::from_secs(3), "{context} after {took:?}");
             client.await_counts("sleep", [1, 0, 1]).await;

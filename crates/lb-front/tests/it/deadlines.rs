@@ -46,6 +46,8 @@ async fn calls_end_by_their_deadline_and_the_server_is_told() {
             (status, &body["error"]["code"], &body["error"]["data"]["reason"]),
             (200, &json!(-32603), &json!("timeout"))
         );
+        let message = body["error"]["message"].as_str().unwrap_or_default();
+        assert!(message.starts_with(&format!("no answer within {seconds} s")), "{message}");
     }
     assert!(middle.log().contains(&"end silent".to_owned()), "it had its say: {:?}", middle.log());
     assert!(middle.log().contains(&"drop chatty".to_owned()));
