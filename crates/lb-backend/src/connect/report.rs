@@ -31,7 +31,7 @@ pub fn ended(exit: &str, stderr: &str) -> String {
 pub fn crashed(server: &str, what: &str, life: Life, now: Instant) -> String {
     let line = match life {
         Life::Backoff { until, .. } if until <= now => {
-            format!("server {server:?} {what}; the next call starts it again")
+            format!("server {server:?} {what}; the next call tries again")
         }
         Life::Backoff { until, .. } => {
             format!("server {server:?} {what}; next start in {:.1} s", (until - now).as_secs_f64())
@@ -68,7 +68,7 @@ mod tests {
             (
                 ended("killed by signal 9", ""),
                 Life::Backoff { crashes: 1, until: now },
-                r#"server "x" was killed by signal 9; the next call starts it again"#,
+                r#"server "x" was killed by signal 9; the next call tries again"#,
             ),
             (
                 ended("it closed its input or output", "\u{1b}[31mred"),
