@@ -219,14 +219,16 @@ impl Slot {
         self.state.lock().asks.retain(|open| open != key);
     }
 
-    /// Adds the withdrawal of an open ask. One that nobody has seen yet goes without a word, so that a server cannot fill
-    /// memory with asking and withdrawing.
+    /// Adds the withdrawal of an open ask. With too much waiting, one that nobody has seen goes without a word, so that a
+    /// server cannot fill memory with asking and withdrawing.
     pub fn withdraw(&self, key: &AskKey) {
         let mut state = self.state.lock();
         let Some(at) = state.asks.iter().position(|open| open == key) else { return };
         state.asks.swap_remove(at);
         let before = state.steps.len();
-        state.steps.retain(|step| !matches!(step, Step::Ask(ask) if ask.key == *key));
+        if STEPS_MAX <= before {
+            state.steps.retain(|step| !matches!(step, Step::Ask(ask) if ask.key == *key));
+        }
         if state.steps.len() == before {
             state.steps.push_back(Step::Withdraw { key: key.clone() });
             Self::wake(state);

@@ -205,18 +205,21 @@ impl State {
         true
     }
 
-    /// Whether whoever reads has to hear of a withdrawal. Not if the ask still waits here: it goes without a word. Nor if
-    /// more wait than asks can be open.
+    /// Whether whoever reads has to hear of a withdrawal. With as many waiting as asks can be open, an ask that still waits
+    /// goes without a word, and one that does not is nobody's.
     fn withdraw(&mut self, key: &AskKey) -> bool {
+        let is_withdrawal = |item: &&FeedItem| matches!(item, FeedItem::Withdraw(_));
+        if self.items.iter().filter(is_withdrawal).count() < Feed::ASKS_MAX {
+            return true;
+        }
         let waits = |item: &FeedItem| matches!(item, FeedItem::Ask(ask, _) if ask.key == *key);
         if let Some(item) = self.items.iter().position(waits).and_then(|at| self.items.remove(at)) {
             self.count(&item, false);
             if self.items.is_empty() {
                 self.taken = self.pushed;
             }
-            return false;
         }
-        self.items.iter().filter(|item| matches!(item, FeedItem::Withdraw(_))).count() < Feed::ASKS_MAX
+        false
     }
 
     fn replace_update(&mut self, uri: &Text) {
