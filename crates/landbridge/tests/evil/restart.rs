@@ -99,8 +99,13 @@ async fn a_server_that_was_given_up_is_tried_once_more_after_a_while() {
         for attempts in [3, 4] {
             client.call("calm", json!({})).await.error("crash_loop");
             assert_eq!(starts(folder.path()).len(), attempts - 1, "{era:?}: it is left alone");
-            tokio::time::sleep(Duration::from_millis(1600)).await;
-            client.calm("after a while").await;
+            let given_up = Instant::now();
+            while client.call("calm", json!({ "message": "x" })).await.text().is_none() {
+                assert!(given_up.elapsed() < Duration::from_secs(10), "{era:?}: never tried again");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            // Counted from the crash a moment before.
+            assert!(Duration::from_secs(1) < given_up.elapsed(), "{era:?}: it was not left alone");
             crash(&mut client).await;
             let (message, _) = client.call("calm", json!({})).await.error("crash_loop");
             assert!(message.contains(&format!("{attempts} times")), "one attempt only: {message}");

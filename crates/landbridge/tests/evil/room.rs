@@ -19,9 +19,14 @@ async fn the_child_that_was_idle_for_longest_makes_room() {
     let children = || -> BTreeSet<u32> {
         procs::marked(&format!("\0EVIL_MARK={mark}")).into_iter().map(|process| process.pid).collect()
     };
-    let gateway = Gateway::serve(LANDBRIDGE, json!({ "it": child("hang", Era::Legacy, &mark) })).await;
+    let servers = json!({ "it": child("hang", Era::Legacy, &mark), "modern": child("hang", Era::Modern, &mark) });
+    let gateway = Gateway::serve(LANDBRIDGE, servers).await;
+    // Idle for longest of all, and of no session: others may rely on it at any time.
+    let mut modern = Client::open(&gateway, "modern", Era::Modern).await;
+    modern.calm("the first of all").await;
+    let shared = children();
     let (mut clients, mut own) = (Vec::new(), Vec::new());
-    for n in 0..CHILDREN_MAX {
+    for n in 0..CHILDREN_MAX - shared.len() {
         let before = children();
         let mut client = Client::open(&gateway, "it", Era::Legacy).await;
         client.calm(&format!("session {n}")).await;
@@ -43,6 +48,7 @@ async fn the_child_that_was_idle_for_longest_makes_room() {
     clients[3].calm("a child of its own again").await;
     procs::until(Duration::from_secs(5), "the next one ends", || !procs::exists(own[4])).await;
     assert!(children().len() <= CHILDREN_MAX);
+    assert!(shared.is_subset(&children()), "the child of all modern clients was ended");
     clients[0].calm("still listening").await;
     drop((stream, waiting));
 }
