@@ -127,3 +127,82 @@ fn close(mut out: BytesMut) -> Raw {
 fn size(value: Option<&Raw>) -> usize {
     value.map_or(0, |raw| raw.as_bytes().len())
 }
+
+/// An object written member by member; the names are ours and need no escapes.
+#[derive(Debug)]
+pub struct Object(BytesMut);
+
+impl Object {
+    /// No members yet.
+    #[expect(clippy::new_without_default, reason = "an object that is begun is not a default of anything")]
+    pub fn new() -> Self {
+        Self(BytesMut::from(&b"{"[..]))
+    }
+
+    /// Adds a value.
+    #[must_use]
+    pub fn raw(mut self, name: &str, value: &Raw) -> Self {
+        self.name(name);
+        self.0.put_slice(value.as_bytes());
+        self
+    }
+
+    /// Adds a value, if there is one.
+    #[must_use]
+    pub fn maybe(self, name: &str, value: Option<&Raw>) -> Self {
+        match value {
+            Some(value) => self.raw(name, value),
+            None => self,
+        }
+    }
+
+    /// Adds a text.
+    #[must_use]
+    pub fn text(self, name: &str, text: &str) -> Self {
+        self.raw(name, &Raw::string(text))
+    }
+
+    /// Adds a text, if there is one.
+    #[must_use]
+    pub fn maybe_text(self, name: &str, text: Option<&str>) -> Self {
+        match text {
+            Some(text) => self.text(name, text),
+            None => self,
+        }
+    }
+
+    /// Adds a whole number.
+    #[must_use]
+    pub fn number(mut self, name: &str, number: impl itoa::Integer) -> Self {
+        self.name(name);
+        self.0.put_slice(itoa::Buffer::new().format(number).as_bytes());
+        self
+    }
+
+    /// Adds a truth value.
+    #[must_use]
+    pub fn flag(mut self, name: &str, value: bool) -> Self {
+        self.name(name);
+        self.0.put_slice(if value { b"true" } else { b"false" });
+        self
+    }
+
+    /// Whether nothing was added.
+    pub fn is_empty(&self) -> bool {
+        self.0.len() == 1
+    }
+
+    /// The object.
+    pub fn finish(self) -> Raw {
+        close(self.0)
+    }
+
+    fn name(&mut self, name: &str) {
+        if !self.is_empty() {
+            self.0.put_u8(b',');
+        }
+        self.0.put_u8(b'"');
+        self.0.put_slice(name.as_bytes());
+        self.0.put_slice(b"\":");
+    }
+}
