@@ -1,9 +1,16 @@
 //! Everything that one session remembers, under one lock.
 
+use std::time::Duration;
+
+use lb_wire::{Raw, Text};
+
 use crate::cell::Watchers;
 use crate::effect::Effect;
 use crate::events::EventLog;
+use crate::happening::Happening;
 use crate::limits::Limits;
+use crate::moment::Moment;
+use crate::ulid::Ulid;
 
 /// The state of one session.
 #[derive(Debug)]
@@ -16,6 +23,7 @@ pub struct Session {
     /// Whether something happened that somebody may wait for.
     pub(crate) changed: bool,
     pub(crate) watchers: Watchers,
+    closed: bool,
 }
 
 impl Session {
@@ -27,6 +35,28 @@ impl Session {
             effects: Vec::new(),
             changed: false,
             watchers: Watchers::default(),
+            closed: false,
         }
+    }
+
+    /// Whether the session has ended: nothing happens in it any more.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// When [`Session::tick`] is due next, on the clock of [`Moment::up`].
+    pub fn next_deadline(&self) -> Option<Duration> {
+        None
+    }
+
+    /// What waits for an answer of the client; `None` when nothing does.
+    pub fn pending_client(&self, _max: usize, _with_mode: bool) -> Option<Raw> {
+        None
+    }
+
+    /// Adds an event and wakes those who wait.
+    pub(crate) fn tell(&mut self, server: &Text, what: &Happening, now: Moment) -> Ulid {
+        self.changed = true;
+        self.events.add(server, what, now)
     }
 }
