@@ -1,0 +1,40 @@
+//! Events that nobody had, until that is told.
+
+use std::time::Duration;
+
+use lb_exchange::ServerName;
+use lb_wire::Text;
+
+use super::Event;
+use crate::happening::Happening;
+use crate::ulid::Ulid;
+
+/// Some lost events, as one.
+#[derive(Clone, Debug)]
+pub(super) struct Drops {
+    count: u64,
+    first: Ulid,
+    last: Ulid,
+    seq: u64,
+    unix: Duration,
+}
+
+impl Drops {
+    pub(super) fn one(event: &Event) -> Self {
+        Self { count: 1, first: event.id, last: event.id, seq: event.seq, unix: event.unix }
+    }
+
+    pub(super) fn join(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        let (Some(one), Some(other)) = (&one, &other) else { return one.or(other) };
+        let newest = if one.seq < other.seq { other } else { one };
+        Some(Self { count: one.count + other.count, first: one.first.min(other.first), ..newest.clone() })
+    }
+
+    /// The event that tells of them. It is in no log; its id and its place are those of the last that was lost.
+    pub(super) fn event(&self) -> Event {
+        let what = Happening::EventsDropped { count: self.count, first: self.first, last: self.last };
+        let server = Text::from_static(ServerName::RESERVED);
+        let data = what.data(&server, self.unix);
+        Event { seq: self.seq, id: self.last, kind: what.kind(), server, data, unix: self.unix }
+    }
+}
