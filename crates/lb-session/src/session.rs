@@ -2,15 +2,22 @@
 
 use std::time::Duration;
 
-use lb_wire::{Raw, Text};
+use lb_wire::Text;
 
 use crate::cell::Watchers;
 use crate::effect::Effect;
 use crate::events::EventLog;
-use crate::happening::Happening;
+use crate::happening::{Cause, Happening};
 use crate::limits::Limits;
+use crate::logs::Logs;
 use crate::moment::Moment;
+use crate::pending::Requests;
+use crate::tasks::Tasks;
+use crate::timers::Timers;
 use crate::ulid::Ulid;
+
+#[cfg(test)]
+mod tests;
 
 /// The state of one session.
 #[derive(Debug)]
@@ -23,7 +30,12 @@ pub struct Session {
     /// Whether something happened that somebody may wait for.
     pub(crate) changed: bool,
     pub(crate) watchers: Watchers,
+    pub(crate) tasks: Tasks,
+    pub(crate) requests: Requests,
+    pub(crate) logs: Logs,
+    pub(crate) timers: Timers,
     closed: bool,
+    touched: Moment,
 }
 
 impl Session {
@@ -35,8 +47,18 @@ impl Session {
             effects: Vec::new(),
             changed: false,
             watchers: Watchers::default(),
+            tasks: Tasks::default(),
+            requests: Requests::default(),
+            logs: Logs::default(),
+            timers: Timers::default(),
             closed: false,
+            touched: Moment::default(),
         }
+    }
+
+    /// The bounds that hold here.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// Whether the session has ended: nothing happens in it any more.
@@ -44,14 +66,63 @@ impl Session {
         self.closed
     }
 
-    /// When [`Session::tick`] is due next, on the clock of [`Moment::up`].
-    pub fn next_deadline(&self) -> Option<Duration> {
-        None
+    /// Notes that its client is there.
+    pub fn touch(&mut self, now: Moment) {
+        // Requests that came at once may be noted in any order.
+        if self.touched.up <= now.up {
+            self.touched = now;
+        }
     }
 
-    /// What waits for an answer of the client; `None` when nothing does.
-    pub fn pending_client(&self, _max: usize, _with_mode: bool) -> Option<Raw> {
-        None
+    /// When its client was last seen to be there.
+    pub fn last_activity(&self) -> Moment {
+        self.touched
+    }
+
+    /// Whether something is under way that its client may come back for: a working task, or a request of a server.
+    pub fn is_busy(&self) -> bool {
+        self.working().next().is_some() || self.pending_count() != 0
+    }
+
+    /// When [`Session::tick`] is due next, on the clock of [`Moment::up`].
+    pub fn next_deadline(&self) -> Option<Duration> {
+        if self.closed {
+            return None;
+        }
+        [self.requests_deadline(), self.tasks_deadline(), self.timers_deadline(), self.events.next_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Does everything that is due.
+    pub fn tick(&mut self, now: Moment) {
+        if self.closed {
+            return;
+        }
+        // Requests first: what they put off is then known to end.
+        self.tick_requests(now);
+        self.tick_tasks(now);
+        self.tick_timers(now);
+        self.events.prune(now);
+    }
+
+    /// Forgets what a server logged. What the client has yet to be told about it stays.
+    pub fn forget_server(&mut self, server: &str) {
+        self.forget_logs(server);
+    }
+
+    /// Ends the session: whoever waits is woken, servers get their replies, calls are cancelled. Once is enough.
+    pub fn close(&mut self, now: Moment) {
+        if self.closed {
+            return;
+        }
+        self.closed = true;
+        self.changed = true;
+        self.reject_requests_of(None, Cause::Shutdown, true, now);
+        self.end_tasks(now);
+        self.stop_timers(now);
+        self.events.close();
     }
 
     /// Adds an event and wakes those who wait.
