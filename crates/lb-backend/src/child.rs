@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lb_exchange::{Feed, Target, Tasks};
+use lb_exchange::{Feed, Output, Target, Tasks};
 use lb_process::{Child, Command, Grace, Inherit};
 use lb_wire::Raw;
 use lb_wire::revision::Era;
 
 use crate::error::{self, ConnectError};
+use crate::inbound;
 use crate::pipe::{Ends, Pipe};
 
 /// How much of its stderr a client is shown when a server dies.
@@ -33,7 +34,9 @@ pub async fn start(
     feed: Feed,
     tasks: &Tasks,
 ) -> Result<Started, ConnectError> {
-    let child = Child::spawn(&command(target, supervisor).called(server)).await.map_err(|error| {
+    let lines = feed.clone();
+    let heard = Arc::new(move |line: &[u8]| inbound::output(&lines, Output::Stderr, line));
+    let child = Child::spawn(&command(target, supervisor).called(server).heard(heard)).await.map_err(|error| {
         let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
         ConnectError::Spawn(format!("{error}{hint}"))
     })?;

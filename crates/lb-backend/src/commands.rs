@@ -24,7 +24,7 @@ pub trait Commanded {
                 self.cancel(&why);
                 Some(End::ours(Outcome::Cancelled))
             }
-            Command::Back => None,
+            Command::Back | Command::Alone => None,
         }
     }
 }

@@ -292,6 +292,27 @@ impl Connection {
         }
     }
 
+    /// The process behind it.
+    pub fn pid(&self) -> Option<u32> {
+        match &self.link {
+            Link::Pipe(started) => started.child().map(|child| child.pid()),
+            Link::Http(_) => None,
+        }
+    }
+
+    /// How its process ended, if it has.
+    pub fn exit(&self) -> Option<lb_process::Exit> {
+        match &self.link {
+            Link::Pipe(started) => started.child().and_then(|child| child.exit()),
+            Link::Http(_) => None,
+        }
+    }
+
+    /// Whether it was ended because it was idle and others needed the room.
+    pub fn is_retired(&self) -> bool {
+        self.usage.retired.load(Ordering::SeqCst)
+    }
+
     /// Whether any request is open.
     pub fn is_busy(&self) -> bool {
         self.intake().calls.len() != 0

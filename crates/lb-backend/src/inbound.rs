@@ -1,8 +1,8 @@
 //! A server's message, sorted: answer, note or ask, and for whom.
 
 use lb_exchange::{
-    Answer, Ask, AskKey, AskKind, Associated, End, ErrorBody, Feed, FeedItem, Hints, List, Note, Outcome, Remote,
-    Resume, Whence, associate,
+    Answer, Ask, AskKey, AskKind, Associated, End, ErrorBody, Feed, FeedItem, Hints, List, Note, Outcome, Output,
+    Remote, Resume, Whence, associate,
 };
 use lb_wire::revision::{Era, code};
 use lb_wire::splice::Splice;
@@ -48,6 +48,11 @@ impl Intake {
             }
             Shape::Request => self.asked(message, whence),
         }
+    }
+
+    /// Takes in a line that is no message.
+    pub fn output(&self, from: Output, line: &[u8]) {
+        output(&self.feed, from, line);
     }
 
     fn answered(&self, message: &Message, whence: Whence) {
@@ -172,6 +177,17 @@ impl Intake {
         };
         (!taken).then(|| answer_line(id, &kind.refusal()))
     }
+}
+
+/// Bytes of a line of output that are kept: one more than anybody keeps, so that it shows where it was cut.
+const OUTPUT_BYTES_MAX: usize = (16 << 10) + 1;
+
+/// Puts a line of output into a feed.
+pub fn output(feed: &Feed, from: Output, line: &[u8]) {
+    let kept = line.get(..line.len().min(OUTPUT_BYTES_MAX)).unwrap_or_default();
+    let text = Text::from(&*String::from_utf8_lossy(kept));
+    // Only asks can be refused by a feed.
+    drop(feed.push(FeedItem::Output(from, text)));
 }
 
 const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";

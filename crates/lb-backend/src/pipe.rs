@@ -10,9 +10,11 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use lb_exchange::{Answer, AskKey, Call, Cancel, Driver, End, ErrorBody, Exchange, Feed, Outcome, Remote, Step, Tasks};
+use lb_exchange::{
+    Answer, AskKey, Call, Cancel, Driver, End, ErrorBody, Exchange, Feed, FeedItem, Outcome, Remote, Step, Tasks,
+};
 use lb_wire::revision::Era;
-use lb_wire::{Id, Line, Raw, compose};
+use lb_wire::{Id, Line, Raw, Text, compose};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::calls::Slot;
@@ -61,6 +63,9 @@ impl Pipe {
             pipe.ended.get_or_init(Instant::now);
             let error = closed.await;
             pipe.intake.calls.close(&error);
+            let why = error.member("message").and_then(|why| why.to_text().map(|why| Text::from(&*why)));
+            // Only asks can be refused by a feed.
+            drop(pipe.intake.feed.push(FeedItem::Down(0, why.unwrap_or_else(|| Text::from_static("")))));
         });
         pipe
     }

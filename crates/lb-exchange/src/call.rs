@@ -50,6 +50,8 @@ impl Capabilities {
 pub enum Mount {
     /// The configured default.
     Default,
+    /// The whole protocol as a fixed set of tools.
+    Tools,
     /// One server alone, transparent.
     Server(ServerName),
 }

@@ -19,6 +19,7 @@ pub struct Exchange {
     drive: Drive,
     remote: Remote,
     server: Option<Arc<ServerSpec>>,
+    unhurried: bool,
 }
 
 enum Drive {
@@ -38,12 +39,12 @@ pub trait Driver: Send {
 impl Exchange {
     /// An exchange that has already ended, such as one answered from a cache.
     pub fn ready(end: End) -> Self {
-        Self { drive: Drive::Ready(Some(Box::new(end))), remote: Remote::deaf(), server: None }
+        Self { drive: Drive::Ready(Some(Box::new(end))), remote: Remote::deaf(), server: None, unhurried: false }
     }
 
     /// An exchange with a driver of its own.
     pub fn new(driver: impl Driver + 'static, remote: Remote) -> Self {
-        Self { drive: Drive::Driver(Box::new(driver)), remote, server: None }
+        Self { drive: Drive::Driver(Box::new(driver)), remote, server: None, unhurried: false }
     }
 
     /// An exchange written as straight code: `make` gets a [`Yield`] to hand out steps, and returns the end.
@@ -53,7 +54,8 @@ impl Exchange {
     {
         let mailbox = Arc::<Mutex<Mailbox>>::default();
         let body = make(Yield(mailbox.clone()));
-        Self { drive: Drive::Routine(Box::pin(body)), remote: Remote(Way::Mailbox(mailbox)), server: None }
+        let (drive, remote) = (Drive::Routine(Box::pin(body)), Remote(Way::Mailbox(mailbox)));
+        Self { drive, remote, server: None, unhurried: false }
     }
 
     /// An exchange that is another one, once that can be made: connecting happens inside.
@@ -72,6 +74,18 @@ impl Exchange {
     pub fn with_server(mut self, server: Option<Arc<ServerSpec>>) -> Self {
         self.server = server;
         self
+    }
+
+    /// Says that it has limits of its own: its holder waits for as long as it takes.
+    #[must_use]
+    pub fn unhurried(mut self) -> Self {
+        self.unhurried = true;
+        self
+    }
+
+    /// Whether it has limits of its own.
+    pub fn is_unhurried(&self) -> bool {
+        self.unhurried
     }
 
     /// The server behind it, where there is one.
@@ -175,6 +189,11 @@ impl Remote {
     /// After a pause: somebody is back to listen.
     pub fn back(&self) -> bool {
         self.send(Command::Back)
+    }
+
+    /// The client is gone and can never ask for what comes.
+    pub fn alone(&self) -> bool {
+        self.send(Command::Alone)
     }
 
     /// Takes the next command; for drivers.

@@ -42,6 +42,8 @@ pub enum FeedItem {
     Log(Note),
     /// Any other notification.
     Note(Note),
+    /// A line that its process wrote, and is no message.
+    Output(Output, Text),
     /// A request of the server that belongs to no call; answered through the remote.
     Ask(Ask, Remote),
     /// An ask that was in the feed is no longer needed.
@@ -50,6 +52,14 @@ pub enum FeedItem {
     Up(u64),
     /// The connection is gone.
     Down(u64, Text),
+}
+
+/// Where a process wrote a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the streams explain themselves")]
+pub enum Output {
+    Stdout,
+    Stderr,
 }
 
 /// A bounded queue in wire order with one reader. Cheap to clone.
@@ -68,6 +78,8 @@ struct State {
     dropped: u64,
     waker: Option<Waker>,
     listeners: usize,
+    /// Whether anybody wants to know what a process writes beside its messages.
+    outputs: bool,
 }
 
 impl Feed {
@@ -77,6 +89,13 @@ impl Feed {
     pub const UPDATED_MAX: usize = 1000;
     /// Log lines and other notes kept; the oldest is dropped and counted.
     pub const NOTES_MAX: usize = 256;
+
+    /// A feed that also takes what a process writes beside its messages.
+    pub fn with_output() -> Self {
+        let feed = Self::default();
+        feed.0.lock().outputs = true;
+        feed
+    }
 
     /// Adds an item and gives its mark.
     ///
@@ -190,7 +209,9 @@ impl State {
             // A change that waits already says it all; the newest keeps its place in the order.
             FeedItem::Changed(list, _) => self.items.retain(|old| !matches!(old, FeedItem::Changed(l, _) if l == list)),
             FeedItem::Updated(uri, _) => self.replace_update(uri),
-            FeedItem::Log(_) if Feed::NOTES_MAX <= self.logs => self.drop_oldest(|old| matches!(old, FeedItem::Log(_))),
+            FeedItem::Log(_) | FeedItem::Output(..) if Feed::NOTES_MAX <= self.logs => {
+                self.drop_oldest(|old| matches!(old, FeedItem::Log(_) | FeedItem::Output(..)));
+            }
             FeedItem::Note(_) if Feed::NOTES_MAX <= self.notes => {
                 self.drop_oldest(|old| matches!(old, FeedItem::Note(_)));
             }
@@ -198,7 +219,9 @@ impl State {
                 self.items.retain(|old| !matches!(old, FeedItem::Up(_) | FeedItem::Down(..)));
             }
             FeedItem::Withdraw(key) if !self.withdraw(key) => return false,
-            FeedItem::Log(_) | FeedItem::Note(_) | FeedItem::Ask(..) | FeedItem::Withdraw(_) => {}
+            FeedItem::Output(..) if !self.outputs => return false,
+            FeedItem::Log(_) | FeedItem::Output(..) | FeedItem::Note(_) | FeedItem::Ask(..) | FeedItem::Withdraw(_) => {
+            }
         }
         self.count(&item, true);
         self.items.push_back(item);
@@ -240,7 +263,7 @@ impl State {
 
     fn count(&mut self, item: &FeedItem, added: bool) {
         let counter = match item {
-            FeedItem::Log(_) => &mut self.logs,
+            FeedItem::Log(_) | FeedItem::Output(..) => &mut self.logs,
             FeedItem::Ask(..) => &mut self.asks,
             FeedItem::Updated(..) => &mut self.updated,
             FeedItem::Note(_) => &mut self.notes,

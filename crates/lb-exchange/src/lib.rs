@@ -23,7 +23,7 @@ pub use bell::Bell;
 pub use call::{Call, Caller, Capabilities, Hello, Mount, ParamHeaders};
 pub use desk::{Busy, Desk};
 pub use exchange::{Driver, Exchange, Remote, Yield};
-pub use feed::{Feed, FeedItem, List};
+pub use feed::{Feed, FeedItem, List, Output};
 pub use holder::{Front, Happened, Holder, Loss};
 pub use middle::{BoxFuture, Middle, Refusal, Seat, SessionId, Welcome};
 pub use principal::Principal;

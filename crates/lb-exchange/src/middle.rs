@@ -71,6 +71,11 @@ pub trait Seat: Send + Sync {
     /// Opens a request. Connecting happens inside the exchange.
     fn open(self: Arc<Self>, call: Call) -> Exchange;
 
+    /// Whether a call whose client is gone can be kept for it in another way than by a stream.
+    fn keeps_calls(&self) -> bool {
+        false
+    }
+
     /// A notification of the client, other than a cancel.
     fn notified(&self, message: Message);
 

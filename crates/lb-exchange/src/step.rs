@@ -141,6 +141,8 @@ pub enum Command {
     Cancel(Cancel),
     /// After a pause: somebody is back to listen.
     Back,
+    /// The client is gone and can never ask for what comes; for surfaces that keep it in another way.
+    Alone,
 }
 
 /// Why an exchange is cancelled.

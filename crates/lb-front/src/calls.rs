@@ -27,6 +27,13 @@ impl Calls {
         self.running.first()
     }
 
+    /// Tells all of them that their client is gone for good.
+    pub(crate) fn leave_alone(&self) {
+        for running in &self.running {
+            running.remote().alone();
+        }
+    }
+
     /// The next thing that one of them says; `None` when all have ended.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, can_ask: bool) -> Poll<Option<Said>> {
         let count = self.running.len();

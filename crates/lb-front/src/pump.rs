@@ -20,7 +20,8 @@ pub(crate) fn front_of(client: &Client) -> Holder {
         Client::Legacy(_) => Loss::Keeps { cursor: false },
         Client::Modern(_) => Loss::Cancels,
     };
-    Holder::Front(Front { loss, tasks: false, parks: false })
+    let tasks = client.seat().is_some_and(|seat| seat.keeps_calls());
+    Holder::Front(Front { loss, tasks, parks: false })
 }
 
 /// The one place that decides what becomes of calls whose client is gone.
@@ -48,8 +49,17 @@ pub(crate) fn lose(shared: &Arc<Shared>, client: &Client, calls: Calls, holder: 
                 }
             }
         }
+        // The surface keeps what comes; there is nobody to say it to.
+        Holder::Task => {
+            if let Some(sink) = sink {
+                sink.forget();
+            }
+            calls.leave_alone();
+            let pump = Pump { shared: shared.clone(), client: client.clone(), calls, sink: None, alarm: None };
+            shared.middle.adopt(Box::pin(pump));
+        }
         // Dropping an exchange before its end cancels it.
-        Holder::Front(_) | Holder::Parked { .. } | Holder::Task | Holder::Script | Holder::Cancelled => drop(calls),
+        Holder::Front(_) | Holder::Parked { .. } | Holder::Script | Holder::Cancelled => drop(calls),
     }
 }
 

@@ -123,7 +123,11 @@ impl Running {
             desk.run(id.clone(), exchange.remote().clone())?;
         }
         let facts = method::facts(method.as_bytes());
-        let watch = Watch::start(facts, settings, exchange.quiet_max(), Instant::now());
+        let now = Instant::now();
+        let watch = match exchange.is_unhurried() {
+            true => Watch::patient(now),
+            false => Watch::start(facts, settings, exchange.quiet_max(), now),
+        };
         Ok(Self::new(Some(id), exchange, client, facts, watch, settings))
     }
 

@@ -36,6 +36,12 @@ impl Watch {
         Self::Running { quiet, total, quiet_at: now + quiet, total_at: now + total }
     }
 
+    /// The watch for what has limits of its own; only the longest of all holds.
+    pub(crate) fn patient(now: Instant) -> Self {
+        let day = Duration::from_secs(24 * 60 * 60);
+        Self::Running { quiet: day, total: day, quiet_at: now + day, total_at: now + day }
+    }
+
     /// Something came.
     pub(crate) fn step(&mut self, now: Instant) {
         if let Self::Running { quiet, quiet_at, .. } = self {

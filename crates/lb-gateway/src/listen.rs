@@ -43,7 +43,7 @@ impl Ear {
                 let waiting = asks.lock().remove(&key);
                 waiting.is_some_and(|remote| remote.answer(key, answer))
             }
-            Command::Cancel(_) | Command::Back => false,
+            Command::Cancel(_) | Command::Back | Command::Alone => false,
         });
         let heard = Heard { feed: self.feed.clone(), asks: self.asks.clone(), now: self.turn.clone(), turn };
         Exchange::new(heard, remote)
@@ -83,7 +83,7 @@ impl Driver for Heard {
                     Some(_) => Step::Withdraw { key },
                     None => continue,
                 },
-                FeedItem::Up(_) | FeedItem::Down(..) => continue,
+                FeedItem::Up(_) | FeedItem::Down(..) | FeedItem::Output(..) => continue,
             };
             return Poll::Ready(step);
         }

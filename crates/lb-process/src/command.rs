@@ -6,6 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::stderr::LineHook;
+
 /// What to start: a program, what it gets, and the binary that supervises it.
 ///
 /// The environment is exactly what [`Command::env`] names; nothing is inherited. Use [`crate::environment`] to choose.
@@ -18,6 +20,7 @@ pub struct Command {
     pub(crate) env: Vec<(OsString, OsString)>,
     pub(crate) cwd: Option<PathBuf>,
     pub(crate) supervisor: PathBuf,
+    pub(crate) heard: Option<LineHook>,
 }
 
 impl Command {
@@ -27,13 +30,20 @@ impl Command {
     pub fn new(program: impl Into<OsString>, supervisor: impl Into<PathBuf>) -> Self {
         let (program, supervisor) = (program.into(), supervisor.into());
         let called = program.to_string_lossy().into_owned();
-        Self { program, called, args: Vec::new(), env: Vec::new(), cwd: None, supervisor }
+        Self { program, called, args: Vec::new(), env: Vec::new(), cwd: None, supervisor, heard: None }
     }
 
     /// Gives it another name than that of its program in the log.
     #[must_use]
     pub fn called(mut self, name: impl Into<String>) -> Self {
         self.called = name.into();
+        self
+    }
+
+    /// Lets `heard` have every line of standard error, from the first byte.
+    #[must_use]
+    pub fn heard(mut self, heard: LineHook) -> Self {
+        self.heard = Some(heard);
         self
     }
 

@@ -31,7 +31,7 @@ mod tree;
 
 pub use environment::{Inherit, environment};
 pub use exit::Exit;
-pub use stderr::{StderrRing, printable};
+pub use stderr::{LineHook, StderrRing, printable};
 
 #[cfg(unix)]
 pub use child::{Child, ChildStdin, ChildStdout, Grace};

@@ -4,6 +4,9 @@ use std::{collections::VecDeque, fmt, sync::Arc};
 
 use parking_lot::Mutex;
 
+/// Hears the lines of a program's standard error, without their ends. Called by the task that reads; must not block.
+pub type LineHook = Arc<dyn Fn(&[u8]) + Send + Sync>;
+
 /// The last 1,000 lines or 64 KiB of a program's standard error, whichever is less. Clones share one ring.
 #[derive(Clone, Default)]
 pub struct StderrRing(Arc<Mutex<Kept>>);
@@ -70,10 +73,10 @@ impl fmt::Debug for StderrRing {
     }
 }
 
-/// Says every line of a program's standard error at debug level.
-#[derive(Debug)]
+/// Says every line of a program's standard error at debug level, and to whoever wants to hear it.
 pub(crate) struct StderrLog {
     server: String,
+    heard: Option<LineHook>,
     /// The start of a line whose end has not come.
     open: Vec<u8>,
 }
@@ -81,20 +84,29 @@ pub(crate) struct StderrLog {
 impl StderrLog {
     /// Characters of a line that are said.
     const CHARS_MAX: usize = 1000;
-    /// Bytes kept of a line: one more than is said, so that it shows where it was cut.
-    const BYTES_MAX: usize = 4 * Self::CHARS_MAX + 1;
+    /// Bytes kept of a line: one more than anybody keeps, so that it shows where it was cut.
+    const BYTES_MAX: usize = (16 << 10) + 1;
 
-    pub(crate) fn new(server: String) -> Self {
-        Self { server, open: Vec::new() }
+    pub(crate) fn new(server: String, heard: Option<LineHook>) -> Self {
+        Self { server, heard, open: Vec::new() }
     }
 
     /// Says the lines that end in what was read.
     pub(crate) fn push(&mut self, read: &[u8]) {
-        if tracing::enabled!(tracing::Level::DEBUG) {
-            let server = std::mem::take(&mut self.server);
-            self.lines(read, |line| tracing::debug!(server, "stderr: {line}"));
-            self.server = server;
+        let said = tracing::enabled!(tracing::Level::DEBUG);
+        if !said && self.heard.is_none() {
+            return;
         }
+        let (server, heard) = (std::mem::take(&mut self.server), self.heard.take());
+        self.lines(read, |line| {
+            if said {
+                tracing::debug!(server, "stderr: {}", printable(line, Self::CHARS_MAX));
+            }
+            if let Some(heard) = &heard {
+                heard(line);
+            }
+        });
+        (self.server, self.heard) = (server, heard);
     }
 
     /// Says what has no end.
@@ -104,7 +116,7 @@ impl StderrLog {
         }
     }
 
-    fn lines(&mut self, read: &[u8], mut say: impl FnMut(&str)) {
+    fn lines(&mut self, read: &[u8], mut say: impl FnMut(&[u8])) {
         for piece in read.split_inclusive(|byte| *byte == b'\n') {
             let (text, ends) = piece.strip_suffix(b"\n").map_or((piece, false), |text| (text, true));
             let room = Self::BYTES_MAX.saturating_sub(self.open.len());
@@ -113,7 +125,7 @@ impl StderrLog {
                 let line = std::mem::take(&mut self.open);
                 let line = line.trim_ascii_end();
                 if !line.is_empty() {
-                    say(&printable(line, Self::CHARS_MAX));
+                    say(line);
                 }
             }
         }
@@ -205,11 +217,11 @@ mod tests {
 
     #[test]
     fn lines_are_said_once_they_have_ended_however_they_come() {
-        let mut log = StderrLog::new("it".to_owned());
+        let mut log = StderrLog::new("it".to_owned(), None);
         let mut said = Vec::new();
         let long = vec![b'x'; 3 * StderrLog::BYTES_MAX];
         for read in [b"on".as_slice(), b"e\r\ntw", b"o\n\n", b"\x1bthree\nfo", &long, b"\n"] {
-            log.lines(read, |line| said.push(line.to_owned()));
+            log.lines(read, |line| said.push(printable(line, StderrLog::CHARS_MAX)));
         }
         let last = said.pop().unwrap_or_default();
         assert_eq!(said, ["one", "two", "\\u{1b}three"]);

@@ -162,7 +162,7 @@ impl Middle for ScriptedMiddle {
 
     fn has(&self, mount: &Mount) -> bool {
         match mount {
-            Mount::Default => true,
+            Mount::Default | Mount::Tools => true,
             Mount::Server(name) => self.servers().contains(&name.to_string()),
         }
     }

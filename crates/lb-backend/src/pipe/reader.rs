@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use lb_exchange::{End, ErrorBody, Outcome, Whence};
+use lb_exchange::{End, ErrorBody, Outcome, Output, Whence};
 use lb_process::printable;
 use lb_wire::revision::code;
 use lb_wire::{Id, LineTooLong, Lines, Message};
@@ -99,6 +99,7 @@ impl Reader {
                 _ => {
                     let (server, start) = (&*self.pipe.server, printable(&line, SHOWN_CHARS_MAX));
                     tracing::debug!(server, %error, bytes = line.len(), "no message on stdout: {start}");
+                    self.pipe.intake.output(Output::Stdout, &line);
                 }
             },
         }

@@ -62,7 +62,7 @@ pub(super) async fn spawn(command: &Command) -> Result<Child, SpawnError> {
         supervisor: supervisor.id(),
         stderr: Some(ends.stderr),
         ring: stderr.clone(),
-        log: StderrLog::new(command.called.clone()),
+        log: StderrLog::new(command.called.clone(), command.heard.clone()),
         state,
         schedule: Some(schedules),
     };
