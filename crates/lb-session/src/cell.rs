@@ -13,13 +13,17 @@ use std::task::Waker;
 use std::time::Duration;
 
 use lb_exchange::Receipt;
+use lb_wire::Text;
 
 pub(crate) use self::watch::Watchers;
 pub use self::watch::{TooManyWaiters, Watch};
 use crate::effect::Effect;
 use crate::events::Lease;
+use crate::happening::Happening;
+use crate::moment::Moment;
 use crate::session::Session;
 use crate::sync::{Mutex, MutexGuard};
+use crate::ulid::Ulid;
 
 /// One session that several may use at once.
 pub struct Cell {
@@ -52,6 +56,11 @@ impl Cell {
         let mut held = Held { cell: self, state: Some(self.state.lock()) };
         let Some(state) = &mut held.state else { unreachable!("the lock is given up when `held` is dropped") };
         act(&mut state.session)
+    }
+
+    /// Adds an event and wakes those who wait.
+    pub fn tell(&self, server: &Text, what: &Happening, now: Moment) -> Ulid {
+        self.with(|session| session.tell(server, what, now))
     }
 
     /// A receipt for the response that carries the events of a lease.

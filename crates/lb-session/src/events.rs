@@ -134,7 +134,7 @@ pub struct EventLog {
     leases_ever: u64,
     seq: u64,
     ever: Option<Ever>,
-    /// The newest event that was lost or pruned from the old end.
+    /// The newest event that is no longer there.
     gone: Option<Ulid>,
     /// Lost and not told.
     drops: Option<Drops>,
@@ -269,9 +269,11 @@ impl EventLog {
     /// The newest event up to which none waits: what a client may acknowledge without losing anything. `None` when the
     /// very first waits.
     pub fn cursor(&self) -> Option<Ulid> {
-        match self.rows.before_first_waiting() {
-            None => self.last_id(),
-            Some(before) => before.or(self.gone),
+        let ever = self.ever?;
+        match self.rows.first_waiting() {
+            None => Some(ever.last),
+            // Where nothing older is left, the very first stands for all that is gone.
+            Some(first) => self.rows.before(first).or_else(|| Some(ever.first).filter(|id| *id < first.event.id)),
         }
     }
 
@@ -336,9 +338,7 @@ impl EventLog {
     fn remove(&mut self, seq: u64) {
         let lost = self.rows.is_waiting(seq);
         let Some(row) = self.rows.remove(seq) else { return };
-        if self.rows.oldest().is_none_or(|oldest| seq < oldest.event.seq) {
-            self.gone = self.gone.max(Some(row.event.id));
-        }
+        self.gone = self.gone.max(Some(row.event.id));
         let (id, kind) = (row.event.id, row.event.kind);
         if lost && self.drops.is_none() {
             tracing::warn!(event = "event_store_eviction", %id, kind, lost, "events are lost before anybody had them");

@@ -1,5 +1,8 @@
 //! What can happen in a session: every type of event, and what it says.
 
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use lb_wire::compose::Object;

@@ -90,10 +90,13 @@ impl Rows {
         (self.get(*seq)?.since <= id).then_some(*seq)
     }
 
-    /// The event before the first that waits: `None` when none waits.
-    pub(super) fn before_first_waiting(&self) -> Option<Option<Ulid>> {
-        let first = self.waiting.first()?;
-        Some(self.rows.range(..first).next_back().map(|(_, row)| row.event.id))
+    pub(super) fn first_waiting(&self) -> Option<&Row> {
+        self.get(*self.waiting.first()?)
+    }
+
+    /// The event before another.
+    pub(super) fn before(&self, row: &Row) -> Option<Ulid> {
+        self.rows.range(..row.event.seq).next_back().map(|(_, row)| row.event.id)
     }
 
     pub(super) fn not_leased_from(&self, from: u64) -> Vec<Arc<Event>> {
