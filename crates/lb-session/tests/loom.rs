@@ -2,13 +2,13 @@
 //!
 //! Run with `cargo nextest run -p lb-session --features loom --test loom`.
 
-use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use lb_session::{Cell, Filter, Happening, Limits, Moment, Session, Taken, Ulid, Watch};
 use lb_wire::Text;
-use loom::future::block_on;
+use loom::sync::{Condvar, Mutex};
 use loom::thread;
 
 const EVENTS_MAX: usize = 2;
@@ -34,9 +34,37 @@ fn take(session: &mut Session, items_max: usize) -> Option<Taken> {
     (!taken.events.is_empty()).then_some(taken)
 }
 
+/// A thread that sleeps until it is woken.
+#[derive(Default)]
+struct Sleeper {
+    woken: Mutex<bool>,
+    bell: Condvar,
+}
+
+impl Wake for Sleeper {
+    fn wake(self: Arc<Self>) {
+        *self.woken.lock().expect("not poisoned") = true;
+        self.bell.notify_one();
+    }
+}
+
+fn block_on<T>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
+    let sleeper = Arc::new(Sleeper::default());
+    let waker = Waker::from(sleeper.clone());
+    loop {
+        if let Poll::Ready(seen) = poll(&mut Context::from_waker(&waker)) {
+            return seen;
+        }
+        let mut woken = sleeper.woken.lock().expect("not poisoned");
+        while !std::mem::take(&mut *woken) {
+            woken = sleeper.bell.wait(woken).expect("not poisoned");
+        }
+    }
+}
+
 /// Waits for one event and commits it.
 fn wait(mut watch: Watch) -> Ulid {
-    let taken = block_on(poll_fn(|cx| watch.poll(cx, |session| take(session, 1))));
+    let taken = block_on(|cx| watch.poll(cx, |session| take(session, 1)));
     watch.cell().receipt(taken.lease.expect("a lease")).commit();
     taken.events[0].id
 }
@@ -79,13 +107,13 @@ fn a_waiter_that_goes_swallows_nothing() {
         let stays = cell.watch_activity().expect("nobody else waits");
         let mut goes = cell.watch_activity().expect("one other waits");
         let leaver = thread::spawn(move || {
-            block_on(poll_fn(|cx| {
+            block_on(|cx| {
                 // It would take the event only to lose its response.
-                if let std::task::Poll::Ready(taken) = goes.poll(cx, |session| take(session, 1)) {
+                if let Poll::Ready(taken) = goes.poll(cx, |session| take(session, 1)) {
                     drop(goes.cell().receipt(taken.lease.expect("a lease")));
                 }
-                std::task::Poll::Ready(())
-            }));
+                Poll::Ready(())
+            });
             drop(goes);
         });
         let adder = {
@@ -131,7 +159,7 @@ fn closing_wakes_a_waiter() {
         let cell = cell();
         let mut watch = cell.watch();
         let waiter = thread::spawn(move || {
-            block_on(poll_fn(|cx| watch.poll(cx, |session| session.is_closed().then_some(()))));
+            block_on(|cx| watch.poll(cx, |session| session.is_closed().then_some(())));
         });
         cell.with(|session| session.close(Moment::default()));
         waiter.join().expect("the waiter ends");

@@ -1,6 +1,6 @@
 //! Waiting for a session to change.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -12,14 +12,14 @@ use crate::session::Session;
 #[derive(Debug, Default)]
 pub(crate) struct Watchers {
     next: u64,
-    /// Everybody who waits; with a waker between looking in vain and being woken.
-    entries: HashMap<Key, Option<Waker>>,
+    /// Everybody who waits, in the order in which they came; with a waker between looking in vain and being woken.
+    entries: BTreeMap<Key, Option<Waker>>,
     /// How many of them count against the limit.
     limited: usize,
 }
 
 /// One who waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     number: u64,
     limited: bool,
