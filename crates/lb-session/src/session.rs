@@ -17,6 +17,10 @@ use crate::timers::Timers;
 use crate::ulid::Ulid;
 
 #[cfg(test)]
+pub(crate) mod kit;
+#[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests;
 
 /// The state of one session.
@@ -126,7 +130,7 @@ impl Session {
     }
 
     /// Adds an event and wakes those who wait.
-    pub(crate) fn tell(&mut self, server: &Text, what: &Happening, now: Moment) -> Ulid {
+    pub fn tell(&mut self, server: &Text, what: &Happening, now: Moment) -> Ulid {
         self.changed = true;
         self.events.add(server, what, now)
     }
