@@ -246,7 +246,9 @@ impl Session {
         timer.fire(now);
         let (message, fired, interval) = (timer.message.clone(), timer.fired, timer.interval);
         match timer.status {
-            TimerStatus::Active => drop(self.timers.active.insert((timer.due, id))),
+            TimerStatus::Active => {
+                self.timers.active.insert((timer.due, id));
+            }
             TimerStatus::Expired | TimerStatus::Deleted => self.timer_stopped(id, now),
         }
         let what = Happening::TimerExpired { timer: id, message, fired, interval };
