@@ -3,11 +3,25 @@
 //! Owns the registries of servers and sessions and the life of connections. Implements the port that fronts call;
 //! knows neither HTTP nor stdio, and no revision beyond what joining two of them takes.
 
+mod clock;
 mod convert;
 mod gateway;
 mod link;
 mod listen;
+mod live;
+mod reach;
+mod reception;
+mod registry;
 mod seat;
 mod share;
+mod surface;
+mod tracker;
 
-pub use gateway::{Gateway, Limits};
+pub use gateway::{Gateway, Limits, Setup};
+pub use lb_session::backend::Status as ServerStatus;
+pub use live::{
+    AddError, Added, AskMode, Backend, CallError, Calling, Facts, Known, Listing, Live, NoServer, Policy,
+    ReconnectError, ServerView, Unavailable, error_code, hash,
+};
+pub use surface::{Introduction, Surface, Visitor};
+pub use tracker::{Kind, Moment, ROWS_MAX, Row, SESSION_ROWS_MAX, Status, Tracked, Tracker, rfc3339};
