@@ -11,6 +11,7 @@ use lb_exchange::Bell;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
+use crate::pages::Reach;
 use crate::phase::Level;
 use crate::pulse::{Pulse, Watched};
 use crate::service::{Server, Service};
@@ -22,13 +23,13 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Serves one connection.
 ///
 /// Cancel safe: dropping it drops the connection, which is losing every client on it.
-pub(crate) async fn serve_connection(socket: TcpStream, server: Arc<Server>) {
+pub(crate) async fn serve_connection(socket: TcpStream, reach: Reach, server: Arc<Server>) {
     if let Err(error) = socket.set_nodelay(true) {
         tracing::debug!(%error, "could not set TCP_NODELAY");
     }
     let pulse = Arc::new(Pulse::new());
     let io = TokioIo::new(Watched::new(socket, pulse.clone()));
-    let service = Service::new(server.clone(), pulse.clone());
+    let service = Service::new(server.clone(), pulse.clone(), reach);
     let mut builder = http1::Builder::new();
     // Our own watch covers heads and idle time: hyper's would count idle time as part of the next head.
     builder.header_read_timeout(None).max_buf_size(HEAD_BYTES_MAX).keep_alive(true);

@@ -28,9 +28,10 @@ const SENDABLE: [&str; 11] = [
     "baggage",
 ];
 
+/// Says what browsers must know, unless a page has said it in a way of its own.
 pub(crate) fn secure(headers: &mut HeaderMap) {
     for (name, value) in &SECURITY {
-        headers.insert(name.clone(), value.clone());
+        headers.entry(name).or_insert_with(|| value.clone());
     }
 }
 

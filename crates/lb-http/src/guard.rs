@@ -102,12 +102,12 @@ fn may_call(origin: &str, headers: &HeaderMap, settings: &Settings) -> bool {
     is_loopback(host) || own.is_some_and(|own| own.eq_ignore_ascii_case(host))
 }
 
-fn is_loopback(host: &str) -> bool {
+pub(crate) fn is_loopback(host: &str) -> bool {
     ["localhost", "127.0.0.1", "[::1]"].iter().any(|name| name.eq_ignore_ascii_case(host))
 }
 
 /// The host part of an authority. A port is digits only, so that nothing else hides behind a colon.
-fn without_port(authority: &str) -> &str {
+pub(crate) fn without_port(authority: &str) -> &str {
     match authority.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') && port.bytes().all(|byte| byte.is_ascii_digit()) => host,
         _ => authority,

@@ -9,6 +9,7 @@ mod cors;
 mod guard;
 mod health;
 mod inbound;
+mod pages;
 mod phase;
 mod pulse;
 mod reply;
@@ -16,5 +17,6 @@ mod serve;
 mod service;
 mod settings;
 
+pub use pages::{Page, PageSource, Pages};
 pub use serve::serve;
 pub use settings::{HealthSource, Settings};

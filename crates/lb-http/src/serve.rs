@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::task::TaskTracker;
 
 use crate::connection::serve_connection;
+use crate::pages::Reach;
 use crate::phase::Level;
 use crate::service::Server;
 use crate::settings::Settings;
@@ -31,6 +33,7 @@ pub async fn serve(
 ) {
     let server = Arc::new(Server::new(front, settings));
     let connections = TaskTracker::new();
+    let own = listener.local_addr().ok();
     {
         let mut shutdown = pin!(shutdown);
         loop {
@@ -40,7 +43,7 @@ pub async fn serve(
                 () = tasks.stopping() => break,
             };
             match accepted {
-                Ok((socket, _)) => start(socket, &server, &connections, &tasks),
+                Ok((socket, peer)) => start(socket, reach(own, peer), &server, &connections, &tasks),
                 Err(error) => pause_after(&error).await,
             }
         }
@@ -59,13 +62,23 @@ pub async fn serve(
     connections.wait().await;
 }
 
-fn start(socket: TcpStream, server: &Arc<Server>, connections: &TaskTracker, tasks: &Tasks) {
+fn start(socket: TcpStream, reach: Reach, server: &Arc<Server>, connections: &TaskTracker, tasks: &Tasks) {
     if server.settings.connections_max <= connections.len() {
         tracing::warn!(open = connections.len(), "connection refused: too many are open");
         return;
     }
-    let connection = serve_connection(socket, server.clone());
+    let connection = serve_connection(socket, reach, server.clone());
     tasks.spawn(connections.track_future(connection));
+}
+
+/// How a peer reached us, from both addresses.
+fn reach(own: Option<SocketAddr>, peer: SocketAddr) -> Reach {
+    let is_loopback = |address: SocketAddr| address.ip().to_canonical().is_loopback();
+    match (is_loopback(peer), own.is_some_and(is_loopback)) {
+        (false, _) => Reach::Remote,
+        (true, false) => Reach::Open,
+        (true, true) => Reach::Loopback,
+    }
 }
 
 /// A peer that gave up is nothing; being out of descriptors passes only with time.

@@ -21,11 +21,12 @@ use lb_wire::revision::Era;
 use crate::body::Body;
 use crate::guard::{Refused, check_host, check_length, check_origin, explain};
 use crate::inbound::{self, BodyError};
+use crate::pages::{Reach, stranger};
 use crate::phase::{Level, Phase};
 use crate::pulse::Pulse;
 use crate::reply::{TEXT, bare, document, page, refuse, response};
 use crate::settings::Settings;
-use crate::{cors, health};
+use crate::{cors, health, pages};
 
 /// What all connections share.
 pub(crate) struct Server {
@@ -43,11 +44,12 @@ pub(crate) struct Server {
 pub(crate) struct Service {
     server: Arc<Server>,
     pulse: Arc<Pulse>,
+    reach: Reach,
 }
 
 impl Service {
-    pub(crate) fn new(server: Arc<Server>, pulse: Arc<Pulse>) -> Self {
-        Self { server, pulse }
+    pub(crate) fn new(server: Arc<Server>, pulse: Arc<Pulse>, reach: Reach) -> Self {
+        Self { server, pulse, reach }
     }
 }
 
@@ -57,10 +59,10 @@ impl hyper::service::Service<Request<Incoming>> for Service {
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let (server, work) = (self.server.clone(), self.pulse.work());
+        let (server, work, reach) = (self.server.clone(), self.pulse.work(), self.reach);
         Box::pin(async move {
             let mut request = request;
-            let mut response = server.answer(&mut request).await;
+            let mut response = server.answer(&mut request, reach).await;
             response.body_mut().hold(work);
             Ok(response)
         })
@@ -81,10 +83,10 @@ impl Server {
     }
 
     /// The request stays where it is: handed on, it would have its room in every future on the way.
-    async fn answer(&self, request: &mut Request<Incoming>) -> Response<Body> {
+    async fn answer(&self, request: &mut Request<Incoming>, reach: Reach) -> Response<Body> {
         let id = self.request_id(request.headers());
         let origin = request.headers().get(ORIGIN).cloned();
-        let handled = AssertUnwindSafe(self.handle(request)).catch_unwind().await;
+        let handled = AssertUnwindSafe(self.handle(request, reach)).catch_unwind().await;
         let (mut response, allowed) = handled.unwrap_or_else(|_| {
             tracing::error!("a request panicked");
             (refuse(StatusCode::INTERNAL_SERVER_ERROR, Era::Modern, "Internal server error"), Pages::Refused)
@@ -101,14 +103,14 @@ impl Server {
         response
     }
 
-    async fn handle(&self, request: &mut Request<Incoming>) -> (Response<Body>, Pages) {
-        match self.route(request) {
+    async fn handle(&self, request: &mut Request<Incoming>, reach: Reach) -> (Response<Body>, Pages) {
+        match self.route(request, reach) {
             Route::Done(response, pages) => (response, pages),
             Route::Post(mount, era) => (self.post(request, mount, era).await, Pages::Allowed),
         }
     }
 
-    fn route(&self, request: &Request<Incoming>) -> Route {
+    fn route(&self, request: &Request<Incoming>, reach: Reach) -> Route {
         if let Some(response) = self.page(request) {
             return Route::Done(response, Pages::Refused);
         }
@@ -119,7 +121,10 @@ impl Server {
         if let Err(refused) = guarded {
             return Route::Done(self.turn_away(refused, request, era), Pages::Refused);
         }
-        self.admit(request, era)
+        match self.operator_page(request, reach) {
+            Some(response) => Route::Done(response, Pages::Refused),
+            None => self.admit(request, era),
+        }
     }
 
     fn turn_away(&self, refused: Refused, request: &Request<Incoming>, era: Era) -> Response<Body> {
@@ -150,6 +155,21 @@ impl Server {
         }
         let (status, body) = health::health(self.phase.level(), self.started, &self.settings);
         Some(document(status, body))
+    }
+
+    /// Pages that only an operator may see; no other web page may read them.
+    fn operator_page(&self, request: &Request<Incoming>, reach: Reach) -> Option<Response<Body>> {
+        let path = request.uri().path();
+        let pages = self.settings.pages.iter().find(|pages| pages.own(path))?;
+        if let Some(why) = stranger(request, reach) {
+            tracing::debug!("{why}");
+            return Some(pages::turn_away(&why));
+        }
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            return Some(not_allowed("GET, HEAD"));
+        }
+        let found = pages.at(path, request.uri().query());
+        Some(found.unwrap_or_else(|| document(StatusCode::NOT_FOUND, health::lost(&self.settings))))
     }
 
     fn admit(&self, request: &Request<Incoming>, era: Era) -> Route {

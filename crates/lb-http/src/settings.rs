@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::pages::Pages;
+
 /// Further members of `/health`, such as the number of sessions.
 pub type HealthSource = Arc<dyn Fn() -> Vec<(&'static str, serde_json::Value)> + Send + Sync>;
 
@@ -33,6 +35,8 @@ pub struct Settings {
     pub retry_after: Duration,
     /// What `/health` says beside the usual.
     pub health: Option<HealthSource>,
+    /// Pages for operators; only for those who need no login.
+    pub pages: Vec<Pages>,
 }
 
 impl Default for Settings {
@@ -50,6 +54,7 @@ impl Default for Settings {
             connections_max: 10_000,
             retry_after: Duration::from_secs(3),
             health: None,
+            pages: Vec::new(),
         }
     }
 }

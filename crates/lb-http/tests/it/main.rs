@@ -3,6 +3,7 @@
 mod calls;
 mod guards;
 mod limits;
+mod pages;
 mod peer;
 mod shutdown;
 mod streams;

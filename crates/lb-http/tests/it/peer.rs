@@ -30,8 +30,12 @@ impl Server {
     }
 
     pub async fn with(settings: Settings, front: lb_front::Settings) -> Self {
+        Self::on("127.0.0.1:0", settings, front).await
+    }
+
+    pub async fn on(address: &str, settings: Settings, front: lb_front::Settings) -> Self {
         let middle = ScriptedMiddle::new(|| Arc::new(SharedStreams::default()));
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let listener = TcpListener::bind(address).await.expect("a free port");
         let addr = listener.local_addr().expect("an address");
         let front = Arc::new(Front::new(middle.clone(), front));
         let (tasks, stop, stopped) = (Tasks::default(), CancellationToken::new(), CancellationToken::new());
