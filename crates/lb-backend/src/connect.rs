@@ -118,7 +118,12 @@ impl Server {
     }
 
     /// Connects in the era of the front if the server speaks it, else in the other.
-    async fn connect(&self, wish: &Wish) -> Result<Arc<Connection>, ConnectError> {
+    ///
+    /// Cancel safe: yes, a child that was being started is ended.
+    ///
+    /// # Errors
+    /// Why there is no connection.
+    pub async fn connect(&self, wish: &Wish) -> Result<Arc<Connection>, ConnectError> {
         let own = wish.caller.era();
         let other = match own {
             Era::Legacy => Era::Modern,

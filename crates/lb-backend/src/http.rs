@@ -31,6 +31,7 @@ use lb_wire::{Raw, compose};
 
 pub use self::endpoint::Endpoint;
 use self::legacy::Legacy;
+pub use self::modern::asks as input_requests;
 use self::running::What;
 use crate::commands;
 use crate::error::{self, EraError};

@@ -20,3 +20,4 @@ mod restart;
 pub use children::Children;
 pub use connect::{CHILDREN_MAX, Connection, Connector, EmbeddedServers, Environment, Server, Wish};
 pub use error::ConnectError;
+pub use http::input_requests;

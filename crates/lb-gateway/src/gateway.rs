@@ -5,22 +5,29 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use lb_backend::{ConnectError, Environment, Server, Wish};
+use lb_backend::{ConnectError, Environment, Wish};
 use lb_exchange::{
-    BoxFuture, Call, Cancel, Desk, End, ErrorBody, Exchange, Feed, Hello, Isolation, Middle, Mount, Principal, Refusal,
-    Seat, ServerName, ServerSpec, SessionId, Tasks, Welcome,
+    BoxFuture, Call, Caller, Cancel, Desk, End, ErrorBody, Exchange, Feed, Hello, Isolation, Middle, Mount, Principal,
+    Refusal, Seat, ServerName, ServerSpec, SessionId, Tasks, Welcome,
 };
+use lb_session::Happening;
 use lb_session::streams::{Limits as StreamLimits, Store, system_clock};
-use lb_wire::Raw;
 use lb_wire::revision::code;
 use lb_wire::splice::Splice;
+use lb_wire::{Raw, Text};
 use parking_lot::{Mutex, RwLock};
 
+use crate::clock::{Clock, Schedule};
 use crate::convert;
 use crate::link::Link;
 use crate::listen::Ear;
+use crate::live::{Live, Policy};
+use crate::reception;
+use crate::registry::{Entry, Registry, Scope};
 use crate::seat::{LegacySeat, Way};
 use crate::share::Share;
+use crate::surface::{Surface, Visitor};
+use crate::tracker::Tracker;
 
 /// How much one gateway takes on.
 #[derive(Clone, Debug)]
@@ -29,6 +36,8 @@ pub struct Limits {
     pub sessions_max: usize,
     /// A session that nobody uses for this long is ended.
     pub idle_after: Duration,
+    /// A session that no client has used for this long is ended, whatever goes on in it.
+    pub unused_max: Duration,
     /// How often idle sessions are looked for.
     pub sweep_every: Duration,
     /// What the streams of the sessions keep.
@@ -40,10 +49,26 @@ impl Default for Limits {
         Self {
             sessions_max: 10_000,
             idle_after: Duration::from_secs(30 * 60),
+            unused_max: Duration::from_secs(24 * 60 * 60),
             sweep_every: Duration::from_secs(60),
             streams: StreamLimits::default(),
         }
     }
+}
+
+/// What a gateway is made of, beside its servers.
+#[derive(Clone, Default)]
+pub struct Setup {
+    /// How much it takes on.
+    pub limits: Limits,
+    /// How surfaces of our own behave.
+    pub policy: Policy,
+    /// The surface of tools, where there is one.
+    pub tools: Option<Arc<dyn Surface>>,
+    /// Whether the default path leads to the only server instead of that surface.
+    pub only_server: bool,
+    /// Whether the tracker keeps arguments.
+    pub record_args: bool,
 }
 
 /// The gateway. Cheap to clone.
@@ -52,27 +77,21 @@ pub struct Gateway(Arc<Shared>);
 
 /// What all parts of a gateway share.
 pub struct Shared {
-    servers: Vec<Arc<Entry>>,
+    registry: Registry,
+    environment: Environment,
     sessions: RwLock<HashMap<Box<str>, Arc<LegacySeat>>>,
+    /// Sessions of modern clients that name none, by principal.
+    defaults: Mutex<HashMap<Principal, Arc<Live>>>,
     /// What the streams of all sessions keep.
     stored: Store,
     tasks: Tasks,
-    limits: Limits,
+    setup: Setup,
     started: Instant,
-    members: AtomicU64,
+    clock: Clock,
+    schedule: Arc<Schedule>,
+    tracker: Tracker,
+    numbers: AtomicU64,
     draining: AtomicBool,
-}
-
-/// Sessions share a connection when principal and declared capabilities are the same.
-type ShareKey = (Principal, Vec<u8>);
-
-/// One configured server and the connections that sessions share.
-struct Entry {
-    server: Arc<Server>,
-    /// Connections of modern clients, by principal.
-    modern: Mutex<HashMap<Principal, Arc<Link>>>,
-    /// Connections that legacy sessions share: of one principal, with the same capabilities.
-    shared: Mutex<HashMap<ShareKey, Arc<Share>>>,
 }
 
 impl Gateway {
@@ -83,35 +102,68 @@ impl Gateway {
     pub fn new(
         specs: Vec<ServerSpec>,
         environment: &Environment,
-        limits: Limits,
+        setup: Setup,
     ) -> Result<Self, (ServerName, ConnectError)> {
-        let servers = specs
-            .into_iter()
-            .filter(|spec| !spec.disabled)
-            .map(|spec| {
-                let name = spec.name.clone();
-                let server = Server::new(Arc::new(spec), environment.clone()).map_err(|error| (name, error))?;
-                Ok(Arc::new(Entry { server, modern: Mutex::default(), shared: Mutex::default() }))
-            })
-            .collect::<Result<Vec<_>, _>>()?;
+        let clock = Clock::start();
+        let registry = Registry::default();
+        for spec in specs.into_iter().filter(|spec| !spec.disabled) {
+            let name = spec.name.clone();
+            let entry = Entry::new(spec, environment, Scope::All, clock.now(), None);
+            let put = entry.map(|entry| registry.put(entry)).map_err(|error| (name.clone(), error))?;
+            if put.is_err() {
+                return Err((name, ConnectError::Handshake("too many servers are defined".to_owned())));
+            }
+        }
         let shared = Shared {
-            servers,
+            registry,
+            environment: environment.clone(),
             sessions: RwLock::default(),
-            stored: Store::new(limits.streams, system_clock),
+            defaults: Mutex::default(),
+            stored: Store::new(setup.limits.streams, system_clock),
             tasks: environment.tasks.clone(),
-            limits,
+            tracker: Tracker::new(setup.record_args),
+            setup,
             started: Instant::now(),
-            members: AtomicU64::new(0),
+            clock,
+            schedule: Schedule::new(clock),
+            numbers: AtomicU64::new(0),
             draining: AtomicBool::new(false),
         };
         let gateway = Self(Arc::new(shared));
         gateway.0.tasks.spawn(sweep(Arc::downgrade(&gateway.0)));
+        let (schedule, tasks) = (gateway.0.schedule.clone(), gateway.0.tasks.clone());
+        gateway.0.tasks.spawn(schedule.run(tasks));
         Ok(gateway)
     }
 
-    /// How many legacy sessions there are.
+    /// How many sessions there are.
     pub fn sessions(&self) -> usize {
-        self.0.sessions.read().len()
+        self.0.sessions.read().len() + self.0.defaults.lock().len()
+    }
+
+    /// What was called, for people.
+    pub fn tracker(&self) -> &Tracker {
+        &self.0.tracker
+    }
+
+    /// The session of a modern client that names one; `None` when it is unknown, another's, or over.
+    pub fn session(&self, handle: &str, who: &Principal) -> Option<Arc<Live>> {
+        let live = self.0.defaults.lock().get(who).cloned()?;
+        let named = live.handle() == handle && !live.is_ended() && live.is_remembered();
+        named.then_some(live)
+    }
+
+    /// The session of modern clients of a principal that name none. Remembers nothing until it has to.
+    pub fn default_session(&self, who: &Arc<Caller>) -> Arc<Live> {
+        let mut defaults = self.0.defaults.lock();
+        if let Some(live) = defaults.get(&who.principal).filter(|live| !live.is_ended()) {
+            return live.clone();
+        }
+        let live = Live::new(&self.0, who.clone(), SessionId::random(), true);
+        defaults.insert(who.principal.clone(), live.clone());
+        drop(defaults);
+        live.connect_all();
+        live
     }
 
     /// Ends all sessions and closes all connections.
@@ -125,7 +177,12 @@ impl Gateway {
         for seat in seats {
             closing.push(Box::pin(async move { seat.close().await }));
         }
-        for entry in &self.0.servers {
+        let defaults: Vec<_> = self.0.defaults.lock().drain().map(|(_, live)| live).collect();
+        for live in defaults {
+            live.end();
+            closing.push(Box::pin(async move { live.close().await }));
+        }
+        for entry in self.0.registry.all() {
             for link in entry.links() {
                 closing.push(Box::pin(async move { link.close().await }));
             }
@@ -134,27 +191,103 @@ impl Gateway {
     }
 }
 
-impl Entry {
-    fn name(&self) -> &ServerName {
-        &self.server.spec().name
-    }
-
-    fn links(&self) -> Vec<Arc<Link>> {
-        let modern = self.modern.lock().values().cloned().collect::<Vec<_>>();
-        let shared = self.shared.lock().values().map(|share| share.link().clone()).collect::<Vec<_>>();
-        modern.into_iter().chain(shared).collect()
-    }
-}
-
 impl Shared {
-    fn entry(&self, mount: &Mount) -> Option<&Arc<Entry>> {
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    pub(crate) fn environment(&self) -> &Environment {
+        &self.environment
+    }
+
+    pub(crate) fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    pub(crate) fn schedule(&self) -> &Arc<Schedule> {
+        &self.schedule
+    }
+
+    pub(crate) fn tracker(&self) -> &Tracker {
+        &self.tracker
+    }
+
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.setup.policy
+    }
+
+    pub(crate) fn next_number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The surface that a path leads to, if it is one of ours.
+    fn surface(&self, mount: &Mount) -> Option<&Arc<dyn Surface>> {
         match mount {
-            Mount::Server(name) => self.servers.iter().find(|entry| entry.name() == name),
-            // The only server is the default, as long as no surface spans several.
-            Mount::Default => match self.servers.as_slice() {
-                [only] => Some(only),
-                _ => None,
-            },
+            Mount::Tools => self.setup.tools.as_ref(),
+            Mount::Default => self.setup.tools.as_ref().filter(|_| !self.setup.only_server),
+            Mount::Server(_) => None,
+        }
+    }
+
+    fn entry(&self, mount: &Mount, who: &Principal) -> Option<Arc<Entry>> {
+        match mount {
+            Mount::Server(name) => self.registry.find(name.as_str(), who),
+            // The only server is the default, where no surface spans several.
+            Mount::Default => self.registry.only(),
+            Mount::Tools => None,
+        }
+    }
+
+    /// All sessions with a surface of ours.
+    fn lives(&self) -> Vec<Arc<Live>> {
+        let seated = self.sessions.read().values().filter_map(|seat| seat.live().cloned()).collect::<Vec<_>>();
+        let defaults = self.defaults.lock().values().cloned().collect::<Vec<_>>();
+        seated.into_iter().chain(defaults).collect()
+    }
+
+    /// Tells every session that sees a server, but one.
+    pub(crate) fn broadcast(&self, entry: &Entry, event: &Happening, except: Option<u64>) {
+        let (name, now) = (Text::from(entry.name().as_str()), self.clock.now());
+        for live in self.lives() {
+            let sees = match &entry.scope {
+                Scope::All => true,
+                Scope::Principal(owner) => live.belongs_to(owner),
+            };
+            if sees && live.is_remembered() && Some(live.number()) != except {
+                live.cell().with(|session| session.tell(&name, event, now));
+            }
+        }
+    }
+
+    /// Ends what every session has with a server, all at once; one session may have seen to that already.
+    pub(crate) async fn dismiss(&self, entry: &Arc<Entry>, reason: &str, except: Option<u64>) {
+        let mut going: Vec<BoxFuture<'_, ()>> = Vec::new();
+        for live in self.lives() {
+            if let Some(backend) = live.take_backend(entry) {
+                going.push(Box::pin(async move { backend.dismiss(reason, except).await }));
+            }
+        }
+        let seats: Vec<_> = self.sessions.read().values().filter(|seat| seat.is_on(entry)).cloned().collect();
+        for seat in seats {
+            seat.end(Cancel::SessionEnd);
+        }
+        for link in entry.links() {
+            going.push(Box::pin(async move { link.close().await }));
+        }
+        let all = futures_util::future::join_all(going);
+        if tokio::time::timeout(DISMISS_MAX, all).await.is_err() {
+            tracing::warn!(server = %entry.name(), "connections of a server were slow to end");
+        }
+    }
+
+    /// Forgets what sessions keep of a server.
+    pub(crate) fn forget_server(&self, entry: &Entry) {
+        for live in self.lives() {
+            live.cell().with(|session| session.forget_server(entry.name().as_str()));
         }
     }
 
@@ -171,23 +304,52 @@ impl Shared {
     }
 
     async fn seat(self: &Arc<Self>, hello: Hello) -> Result<Welcome, Refusal> {
-        if self.draining.load(Ordering::Relaxed) || self.limits.sessions_max <= self.sessions.read().len() {
+        if self.draining.load(Ordering::Relaxed) || self.setup.limits.sessions_max <= self.sessions.read().len() {
             let error = ErrorBody::new(code::INTERNAL_ERROR, "no room for another session, try again later", None);
             return Err(Refusal { error, busy: true });
         }
-        let entry = self.entry(&hello.mount).cloned();
+        if let Some(surface) = self.surface(&hello.mount).cloned() {
+            return Ok(self.seat_on(surface, hello));
+        }
+        let entry = self.entry(&hello.mount, &hello.caller.principal);
         let entry = entry.ok_or_else(|| Refusal { error: unknown_server(), busy: false })?;
         let (way, ear) = self.way(&entry, &hello);
         let link = match &way {
             Way::Own(link) => link,
             Way::Shared(share, _) => share.link(),
+            Way::Surface(..) => return Err(Refusal { error: unknown_server(), busy: false }),
         };
         let connection = link.connection().await;
         let connection =
             connection.map_err(|error| Refusal { error: error.to_body(entry.name().as_str()), busy: false })?;
+        let result = convert::welcome(&connection, hello.caller.revision);
+        let seat = self.take_seat(SessionId::random(), hello.mount, Arc::new(hello.caller), way, ear);
+        Ok(Welcome { seat, result })
+    }
+
+    /// A client of a surface of ours is seated at once; its servers are connected meanwhile.
+    fn seat_on(self: &Arc<Self>, surface: Arc<dyn Surface>, hello: Hello) -> Welcome {
+        let (id, caller) = (SessionId::random(), Arc::new(hello.caller));
+        let live = Live::new(self, caller.clone(), id.clone(), false);
+        tracing::info!(session = live.hash(), "session_created");
+        let result = reception::greeting(&surface.introduction(), caller.revision);
+        let ear = Arc::new(Ear::new(Feed::default()));
+        let seat = self.take_seat(id, hello.mount, caller, Way::Surface(live.clone(), surface), ear);
+        live.connect_all();
+        Welcome { seat, result }
+    }
+
+    fn take_seat(
+        self: &Arc<Self>,
+        id: SessionId,
+        mount: Mount,
+        caller: Arc<Caller>,
+        way: Way,
+        ear: Arc<Ear>,
+    ) -> Arc<LegacySeat> {
         let seat = Arc::new(LegacySeat {
-            id: SessionId::random(),
-            mount: hello.mount,
+            id,
+            mount,
             desk: Desk::default(),
             streams: self.stored.session(),
             ear,
@@ -195,11 +357,10 @@ impl Shared {
             gateway: Arc::downgrade(self),
             touched: AtomicU64::new(self.now()),
             ended: AtomicBool::new(false),
-            caller: Arc::new(hello.caller),
+            caller,
         });
-        let result = convert::welcome(&connection, seat.caller.revision);
         self.sessions.write().insert(seat.id.as_str().into(), seat.clone());
-        Ok(Welcome { seat, result })
+        seat
     }
 
     fn way(self: &Arc<Self>, entry: &Arc<Entry>, hello: &Hello) -> (Way, Arc<Ear>) {
@@ -210,7 +371,7 @@ impl Shared {
         }
         let key = (hello.caller.principal.clone(), hello.caller.capabilities.0.as_bytes().to_vec());
         let share = entry.shared.lock().entry(key).or_insert_with(|| self.share(entry, hello)).clone();
-        let member = self.members.fetch_add(1, Ordering::Relaxed);
+        let member = self.next_number();
         let ear = Arc::new(Ear::new(Feed::default()));
         share.join(member, &ear);
         (Way::Shared(share, member), ear)
@@ -250,7 +411,10 @@ fn settled(hello: &Hello) -> Raw {
 
 impl Middle for Gateway {
     fn open(&self, call: Call) -> Exchange {
-        let Some(entry) = self.0.entry(&call.mount) else {
+        if let Some(surface) = self.0.surface(&call.mount) {
+            return reception::open(surface, call, Visitor::Modern(self.clone()));
+        }
+        let Some(entry) = self.0.entry(&call.mount, &call.caller.principal) else {
             return Exchange::ready(End::ours(lb_exchange::Outcome::Error(unknown_server())));
         };
         let known = entry.modern.lock().get(&call.caller.principal).cloned();
@@ -276,6 +440,9 @@ impl Middle for Gateway {
             return None;
         }
         seat.touched.store(self.0.now(), Ordering::Relaxed);
+        if let Some(live) = seat.live() {
+            live.touch();
+        }
         Some(seat)
     }
 
@@ -290,11 +457,11 @@ impl Middle for Gateway {
     }
 
     fn servers(&self) -> Vec<String> {
-        self.0.servers.iter().map(|entry| entry.name().to_string()).collect()
+        self.0.registry.all().iter().map(|entry| entry.name().to_string()).collect()
     }
 
     fn has(&self, mount: &Mount) -> bool {
-        self.0.entry(mount).is_some()
+        self.0.surface(mount).is_some() || self.0.entry(mount, &Principal::local()).is_some()
     }
 }
 
@@ -302,10 +469,30 @@ fn unknown_server() -> ErrorBody {
     ErrorBody::new(code::INVALID_PARAMS, "no such server", None)
 }
 
+/// How long the connections of a server that is removed may take to end.
+const DISMISS_MAX: Duration = Duration::from_secs(5);
+
+impl Shared {
+    /// Ends the sessions of modern clients that nobody uses.
+    async fn sweep_defaults(&self) {
+        let limits = &self.setup.limits;
+        let over = |live: &Arc<Live>| {
+            let unused = live.unused_for();
+            (limits.idle_after <= unused && live.is_idle()) || limits.unused_max <= unused
+        };
+        let gone: Vec<_> = self.defaults.lock().extract_if(|_, live| over(live)).map(|(_, live)| live).collect();
+        for live in gone {
+            live.end();
+            live.close().await;
+        }
+    }
+}
+
 /// Ends sessions that nobody uses, and forgets what their streams need not keep.
 async fn sweep(gateway: Weak<Shared>) {
     loop {
-        let Some((tasks, every)) = gateway.upgrade().map(|shared| (shared.tasks.clone(), shared.limits.sweep_every))
+        let Some((tasks, every)) =
+            gateway.upgrade().map(|shared| (shared.tasks.clone(), shared.setup.limits.sweep_every))
         else {
             return;
         };
@@ -319,10 +506,14 @@ async fn sweep(gateway: Weak<Shared>) {
         for seat in seats {
             let unused = now.saturating_sub(seat.touched.load(Ordering::Relaxed));
             seat.streams.tick();
-            if shared.limits.idle_after.as_secs() <= unused && seat.is_idle() {
+            let limits = &shared.setup.limits;
+            let idle = limits.idle_after.as_secs() <= unused && seat.is_idle();
+            if idle || (seat.live().is_some() && limits.unused_max.as_secs() <= unused) {
+                tracing::info!("session_timeout_cleanup");
                 seat.end(Cancel::SessionEnd);
             }
         }
+        shared.sweep_defaults().await;
         let messages = shared.stored.take_dropped();
         if messages != 0 {
             tracing::warn!(messages, bytes = shared.stored.bytes(), "dropped stored messages for want of room");

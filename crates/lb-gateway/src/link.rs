@@ -124,6 +124,11 @@ impl Link {
         }
     }
 
+    /// Whether it leads to this server.
+    pub fn is_to(&self, server: &Arc<Server>) -> bool {
+        Arc::ptr_eq(self.connector.server(), server)
+    }
+
     /// The name of the server.
     pub fn name(&self) -> &str {
         self.connector.server().spec().name.as_str()

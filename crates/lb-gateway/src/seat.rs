@@ -12,7 +12,11 @@ use crate::convert;
 use crate::gateway::Shared;
 use crate::link::Link;
 use crate::listen::Ear;
+use crate::live::Live;
+use crate::reception;
+use crate::registry::Entry;
 use crate::share::Share;
+use crate::surface::{Surface, Visitor};
 
 /// One session.
 pub struct LegacySeat {
@@ -35,12 +39,28 @@ pub enum Way {
     Own(Arc<Link>),
     /// By one that it shares, where it is known by this number.
     Shared(Arc<Share>, u64),
+    /// It has a surface of ours, and any number of servers behind it.
+    Surface(Arc<Live>, Arc<dyn Surface>),
 }
 
 impl LegacySeat {
     /// Whether the session may be ended for want of use.
     pub fn is_idle(&self) -> bool {
-        !self.ear.is_open() && self.desk.running() == 0
+        let live_is_idle = self.live().is_none_or(|live| live.is_idle());
+        !self.ear.is_open() && self.desk.running() == 0 && live_is_idle
+    }
+
+    /// Its session, if it has a surface of ours.
+    pub fn live(&self) -> Option<&Arc<Live>> {
+        match &self.way {
+            Way::Surface(live, _) => Some(live),
+            Way::Own(_) | Way::Shared(..) => None,
+        }
+    }
+
+    /// Whether it is a session on this server alone.
+    pub fn is_on(&self, entry: &Entry) -> bool {
+        self.link().is_some_and(|link| link.is_to(&entry.server))
     }
 
     /// Ends the session's connection.
@@ -48,13 +68,15 @@ impl LegacySeat {
         match &self.way {
             Way::Own(link) => link.close().await,
             Way::Shared(share, member) => share.leave(*member),
+            Way::Surface(live, _) => live.close().await,
         }
     }
 
-    fn link(&self) -> &Arc<Link> {
+    fn link(&self) -> Option<&Arc<Link>> {
         match &self.way {
-            Way::Own(link) => link,
-            Way::Shared(share, _) => share.link(),
+            Way::Own(link) => Some(link),
+            Way::Shared(share, _) => Some(share.link()),
+            Way::Surface(..) => None,
         }
     }
 }
@@ -83,11 +105,16 @@ impl Seat for LegacySeat {
                 link.open(call, convert::from_legacy)
             }
             Way::Shared(share, member) => share.open(*member, call, convert::from_legacy),
+            Way::Surface(live, surface) => reception::open(surface, call, Visitor::Seated(live.clone())),
         }
     }
 
+    fn keeps_calls(&self) -> bool {
+        self.live().is_some()
+    }
+
     fn notified(&self, message: Message) {
-        let Some(connection) = self.link().current() else { return };
+        let Some(connection) = self.link().and_then(|link| link.current()) else { return };
         if connection.era() != Era::Legacy {
             return;
         }
@@ -98,13 +125,21 @@ impl Seat for LegacySeat {
     }
 
     fn listen(&self) -> Exchange {
-        self.link().watch();
+        if let Some(link) = self.link() {
+            link.watch();
+        }
         self.ear.listen()
     }
 
     fn end(&self, why: Cancel) {
         if self.ended.swap(true, Ordering::AcqRel) {
             return;
+        }
+        // First: whoever waits in a tool is told why, before its call is cancelled.
+        if let Some(live) = self.live()
+            && live.end()
+        {
+            tracing::info!(session = live.hash(), "session_destroyed");
         }
         self.desk.clear(&why);
         self.ear.close();

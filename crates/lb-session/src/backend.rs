@@ -220,8 +220,11 @@ impl Backend {
         (self.status == Status::Connected).then_some((self.health_failures, self.degraded))
     }
 
-    /// An attempt begins. Gives its number.
+    /// An attempt begins. Gives its number; that of the connection, when there is one.
     pub fn start(&mut self) -> u64 {
+        if self.status == Status::Connected {
+            return self.generation;
+        }
         self.generation += 1;
         self.retry_at = None;
         if self.status != Status::Reconnecting {

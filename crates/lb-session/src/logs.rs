@@ -22,7 +22,7 @@ pub use level::{Level, LogSource};
 const LOGGER_BYTES_MAX: usize = 256;
 
 /// Something that a server logged.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct LogRow {
     /// How much it matters.
     pub level: Level,

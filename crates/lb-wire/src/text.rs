@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 /// A short shared string, often a slice of the message that brought it.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Text(Bytes);
 
 impl Text {
@@ -34,6 +34,12 @@ impl std::ops::Deref for Text {
 
     fn deref(&self) -> &str {
         self.as_str()
+    }
+}
+
+impl std::fmt::Display for Text {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
     }
 }
 

@@ -176,7 +176,8 @@ async fn replay(running: &mut Running, end: Result<End, End>) -> Result<End, End
     end
 }
 
-fn asks(result: &Raw) -> Vec<Ask> {
+/// What a result asks for that stands for questions instead of an answer.
+pub fn asks(result: &Raw) -> Vec<Ask> {
     let kind = result.member("resultType");
     if kind.as_ref().and_then(Raw::plain_str) != Some("input_required") {
         return Vec::new();

@@ -1,0 +1,255 @@
+//! A session that is in use: its state, its backends, and the client it belongs to.
+
+mod apply;
+mod backend;
+mod conversation;
+mod facts;
+mod input;
+mod keeper;
+mod lists;
+mod servers;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use lb_exchange::{Caller, SessionId, Tasks};
+use lb_session::{Cell, Limits, Moment, Session};
+use parking_lot::Mutex;
+use sha2::{Digest as _, Sha256};
+
+pub use self::backend::{Backend, CallError, ReconnectError, ServerView, Unavailable};
+pub use self::facts::{Facts, error_code};
+pub use self::lists::{Known, Listing};
+pub use self::servers::{AddError, Added, NoServer};
+use crate::clock::Clock;
+use crate::gateway::Shared;
+use crate::tracker::Tracker;
+
+/// How surfaces of our own behave.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// Whether a client may define servers that are started as processes.
+    pub allow_spawn: bool,
+    /// Who answers what servers ask.
+    pub ask: AskMode,
+    /// After what time a call becomes a task whose caller named no time; `None` for not before its limit.
+    pub patience: Option<Duration>,
+    /// How long an ask may stay unanswered before its call becomes a task.
+    pub input_grace: Duration,
+    /// Whether empty lists are told by a sentence.
+    pub legacy_empty_text: bool,
+    /// How long a server over HTTP may be out of reach before its tasks and requests are given up.
+    pub resume_grace: Duration,
+    /// How often a connected server is asked whether it is well.
+    pub health_every: Duration,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            allow_spawn: false,
+            ask: AskMode::ClientFirst,
+            patience: Some(Duration::from_secs(45)),
+            input_grace: Duration::from_millis(250),
+            legacy_empty_text: false,
+            resume_grace: Duration::from_secs(15),
+            health_every: Duration::from_secs(120),
+        }
+    }
+}
+
+/// Who answers what servers ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AskMode {
+    /// The client if it can, else its model.
+    ClientFirst,
+    /// The model.
+    Model,
+    /// Nobody: servers are refused.
+    Never,
+}
+
+/// One session.
+pub struct Live {
+    number: u64,
+    id: SessionId,
+    hash: String,
+    caller: Arc<Caller>,
+    /// The session of modern clients that name none.
+    default: bool,
+    remembered: AtomicBool,
+    cell: Arc<Cell>,
+    gateway: Weak<Shared>,
+    me: Weak<Self>,
+    tasks: Tasks,
+    clock: Clock,
+    backends: Mutex<HashMap<Box<str>, Arc<Backend>>>,
+    ended: AtomicBool,
+    calls: AtomicU64,
+}
+
+impl Live {
+    /// A new session, which the schedule knows from the start.
+    pub(crate) fn new(gateway: &Arc<Shared>, caller: Arc<Caller>, id: SessionId, default: bool) -> Arc<Self> {
+        let number = gateway.next_number();
+        let hash = hash(id.as_str());
+        let tasks = gateway.tasks().child();
+        let (clock, schedule) = (gateway.clock(), gateway.schedule().clone());
+        Arc::new_cyclic(|live: &Weak<Self>| {
+            let due = live.clone();
+            let mut session = Session::new(Limits::default());
+            session.touch(clock.now());
+            Self {
+                number,
+                id,
+                hash,
+                caller,
+                default,
+                remembered: AtomicBool::new(!default),
+                cell: Cell::new(session, move |at| schedule.set(number, &due, at)),
+                gateway: Arc::downgrade(gateway),
+                me: live.clone(),
+                tasks,
+                clock,
+                backends: Mutex::default(),
+                ended: AtomicBool::new(false),
+                calls: AtomicU64::new(0),
+            }
+        })
+    }
+
+    fn itself(&self) -> Weak<Self> {
+        self.me.clone()
+    }
+
+    /// What it remembers.
+    pub fn cell(&self) -> &Arc<Cell> {
+        &self.cell
+    }
+
+    /// This moment.
+    pub fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
+    /// How a modern client names it: a bearer secret.
+    pub fn handle(&self) -> &str {
+        self.id.as_str()
+    }
+
+    /// How people see it: 12 hex of the hash of its id.
+    pub fn hash(&self) -> &str {
+        &self.hash
+    }
+
+    /// The client.
+    pub fn caller(&self) -> &Arc<Caller> {
+        &self.caller
+    }
+
+    /// Whether it is the session of modern clients that name none.
+    pub fn is_default(&self) -> bool {
+        self.default
+    }
+
+    /// Something must be remembered: events are kept from now on, and the client is told how to name the session.
+    pub fn remember(&self) {
+        self.remembered.store(true, Ordering::Release);
+    }
+
+    /// Whether anything has to be remembered.
+    pub fn is_remembered(&self) -> bool {
+        self.remembered.load(Ordering::Acquire)
+    }
+
+    /// Its number, within this process.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Owner of what goes on without a client; stopped with the session.
+    pub fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
+
+    /// What was called, for people.
+    pub fn tracker(&self) -> Tracker {
+        self.gateway.upgrade().map_or_else(|| Tracker::new(false), |gateway| gateway.tracker().clone())
+    }
+
+    /// How surfaces behave here.
+    pub fn policy(&self) -> Policy {
+        self.gateway.upgrade().map_or_else(Policy::default, |gateway| gateway.policy().clone())
+    }
+
+    /// A client uses it.
+    pub fn touch(&self) {
+        let now = self.now();
+        self.cell.with(|session| session.touch(now));
+    }
+
+    /// Whether it has ended.
+    pub fn is_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// Whether nothing is under way: no call, no task, and no request of a server.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.calls.load(Ordering::Acquire) == 0 && !self.cell.with(|session| session.is_busy())
+    }
+
+    /// Since when no client has used it.
+    pub(crate) fn unused_for(&self) -> Duration {
+        let now = self.now();
+        self.cell.with(|session| now.up.saturating_sub(session.last_activity().up))
+    }
+
+    /// Counts a call for as long as the guard lives.
+    pub fn calling(self: &Arc<Self>) -> Calling {
+        self.calls.fetch_add(1, Ordering::AcqRel);
+        Calling(self.clone())
+    }
+
+    /// Ends it: waiters are woken, servers get their answers, tasks are cancelled. [`Live::close`] does the rest.
+    pub(crate) fn end(&self) -> bool {
+        if self.ended.swap(true, Ordering::AcqRel) {
+            return false;
+        }
+        let now = self.now();
+        self.cell.with(|session| session.close(now));
+        true
+    }
+
+    /// Ends its connections; what takes longer than 5 s goes on in the background.
+    pub(crate) async fn close(&self) {
+        let backends: Vec<_> = self.backends.lock().drain().map(|(_, backend)| backend).collect();
+        let leaving = backends.iter().map(|backend| backend.leave(self.number));
+        let all = futures_util::future::join_all(leaving);
+        if tokio::time::timeout(CLOSE_MAX, all).await.is_err() {
+            tracing::warn!(session = self.hash, "servers of a session were slow to end");
+        }
+        self.tasks.stop();
+        if let Some(gateway) = self.gateway.upgrade() {
+            gateway.tracker().clear_session(&self.hash);
+        }
+    }
+}
+
+/// How long the servers of one session may take to end.
+const CLOSE_MAX: Duration = Duration::from_secs(5);
+
+/// A call that keeps its session from being taken for idle.
+pub struct Calling(Arc<Live>);
+
+impl Drop for Calling {
+    fn drop(&mut self) {
+        self.0.calls.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// How people see a secret id.
+pub fn hash(id: &str) -> String {
+    Sha256::digest(id.as_bytes()).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,600 @@
+//! One server as a session sees it, or as all sessions see it that share it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use lb_backend::Connection;
+use lb_exchange::{BoxFuture, ErrorBody, Outcome, Tasks};
+use lb_session::backend::{Backend as Machine, Status, Treatment};
+use lb_session::{Cause, Moment, Ulid};
+use lb_wire::revision::Era;
+use lb_wire::{Raw, Text, compose};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use super::facts::Facts;
+use super::input::Ourselves;
+use super::lists::{self, Known, Listing};
+use super::servers::NoServer;
+use super::{Live, keeper};
+use crate::clock::{Clock, sleep_until};
+use crate::gateway::Shared;
+use crate::registry::Entry;
+
+/// One server, for one session or for all that share it.
+pub struct Backend {
+    pub(super) entry: Arc<Entry>,
+    pub(super) name: Text,
+    pub(super) ourselves: Ourselves,
+    pub(super) state: Mutex<State>,
+    /// The sessions it is for.
+    pub(super) members: Mutex<BTreeMap<u64, Weak<Live>>>,
+    /// Rung for the keeper.
+    pub(super) orders: Notify,
+    /// Counts changes of the state, for those who wait for one.
+    pub(super) changes: watch::Sender<u64>,
+    pub(super) told: Mutex<Remembered>,
+    /// Held while what the connection said is taken in, so that it stays in order.
+    pub(super) taking: Mutex<BTreeMap<(u64, Text), (Weak<Live>, Ulid)>>,
+    pub(super) tasks: Tasks,
+    pub(super) clock: Clock,
+    pub(super) health_every: Duration,
+}
+
+/// Where it stands.
+pub(super) struct State {
+    pub(super) machine: Machine,
+    pub(super) connection: Option<Arc<Connection>>,
+    pub(super) facts: Option<Facts>,
+    /// Fingerprints of what it listed last.
+    pub(super) prints: Option<[u64; 4]>,
+    /// Attempts that have ended, and how the last one did.
+    pub(super) attempts: u64,
+    pub(super) last: Option<Unavailable>,
+    pub(super) keeper: bool,
+    pub(super) order: Order,
+    /// Tried before anybody sees it: a failure is told to whoever tries, and to nobody else.
+    pub(super) trial: bool,
+    /// Gone for good.
+    pub(super) stopped: Option<Box<str>>,
+}
+
+/// What the keeper shall do next.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Order {
+    /// Connect now, if it is not connected.
+    pub(super) connect: bool,
+    /// Close what there is, and connect.
+    pub(super) reconnect: bool,
+    /// Somebody could not reach it.
+    pub(super) suspect: Option<Box<str>>,
+    /// What is listened for is another.
+    pub(super) relisten: bool,
+}
+
+/// What a server was told and must be told again after a restart.
+#[derive(Debug, Default)]
+pub(super) struct Remembered {
+    pub(super) subscriptions: Vec<String>,
+    pub(super) log_level: Option<String>,
+}
+
+/// How a server stands, for a client.
+#[derive(Clone, Debug)]
+pub struct ServerView {
+    /// Its name.
+    pub name: Text,
+    /// Where it is, without secrets.
+    pub address: String,
+    /// How it is reached.
+    pub transport: &'static str,
+    /// How it stands.
+    pub status: Status,
+    /// Since when it is connected, since the Unix epoch.
+    pub connected_at: Option<Duration>,
+    /// What went wrong last.
+    pub last_error: Option<String>,
+    /// Which attempt is next, while it is out of reach.
+    pub attempt: Option<u32>,
+    /// How long until then.
+    pub next_retry: Option<Duration>,
+    /// Whether it answers its health checks, while connected.
+    pub healthy: Option<bool>,
+    /// Health checks that failed in a row, while connected.
+    pub health_failures: Option<u32>,
+    /// Its process.
+    pub pid: Option<u32>,
+    /// Since when it is defined, since the Unix epoch.
+    pub added_at: Duration,
+    /// The session that defined it, as people see it.
+    pub added_by: Option<Text>,
+}
+
+impl ServerView {
+    /// Of a server that this session has nothing to do with yet.
+    pub(super) fn unconnected(entry: &Entry) -> Self {
+        Self {
+            name: Text::from(entry.name().as_str()),
+            address: entry.spec().target.address(),
+            transport: entry.transport(),
+            status: Status::NotConnected,
+            connected_at: None,
+            last_error: None,
+            attempt: None,
+            next_retry: None,
+            healthy: None,
+            health_failures: None,
+            pid: None,
+            added_at: entry.added_at.unix,
+            added_by: entry.added_by.clone(),
+        }
+    }
+}
+
+/// Why a server cannot be used now.
+#[derive(Clone, Debug)]
+pub struct Unavailable {
+    /// The code for it.
+    pub code: &'static str,
+    /// What happened, and what to do about it.
+    pub message: String,
+    /// How the server stands.
+    pub status: Status,
+    /// Which attempt is next.
+    pub attempt: Option<u32>,
+    /// How long until then.
+    pub next_retry: Option<Duration>,
+    /// What went wrong last.
+    pub last_error: Option<String>,
+}
+
+impl Unavailable {
+    /// As the error of a call.
+    pub fn to_body(&self) -> ErrorBody {
+        let reason = match self.code {
+            "TOOL_ERR_TIMEOUT" => "timeout",
+            "LIMIT_EXCEEDED" => "limit_exceeded",
+            _ => "unavailable",
+        };
+        let data = compose::Object::new()
+            .text("reason", reason)
+            .text("status", self.status.as_str())
+            .maybe("attempt", self.attempt.map(|attempt| Raw::value(&attempt)).as_ref())
+            .maybe("nextRetryMs", self.next_retry.map(|wait| Raw::value(&wait.as_millis())).as_ref())
+            .maybe_text("lastError", self.last_error.as_deref())
+            .finish();
+        ErrorBody::new(lb_wire::revision::code::INTERNAL_ERROR, &self.message, Some(&data))
+    }
+}
+
+/// Why a request of ours got no result.
+#[derive(Debug)]
+pub enum CallError {
+    /// The server cannot be used now.
+    Unavailable(Unavailable),
+    /// It said no.
+    Refused(ErrorBody),
+    /// It cannot do that.
+    NotSupported(String),
+}
+
+/// Why a server was not connected again.
+#[derive(Debug)]
+pub enum ReconnectError {
+    /// There is none of this name.
+    NoServer(NoServer),
+    /// It could not be reached.
+    Failed(Unavailable),
+}
+
+/// Why a backend goes whose server was removed.
+pub(crate) const REMOVED: &str = "Server removed";
+/// Why a backend goes whose server is defined anew.
+pub(crate) const REDEFINED: &str = "Server configuration changed";
+
+/// How long a request that only tells the server something may take.
+const TELL_MAX: Duration = Duration::from_secs(30);
+/// How long a call waits for a connection that is being made.
+pub(super) const JOIN_MAX: Duration = Duration::from_secs(10);
+
+impl Backend {
+    /// Not connected, and for nobody yet.
+    pub(crate) fn new(gateway: &Arc<Shared>, entry: &Arc<Entry>, ourselves: Ourselves) -> Arc<Self> {
+        let spec = entry.spec();
+        let policy = gateway.policy();
+        let treatment = Treatment { http: entry.is_http(), restart: spec.restart.clone(), grace: policy.resume_grace };
+        let state = State {
+            machine: Machine::new(treatment),
+            connection: None,
+            facts: None,
+            prints: None,
+            attempts: 0,
+            last: None,
+            keeper: false,
+            order: Order::default(),
+            trial: false,
+            stopped: None,
+        };
+        Arc::new(Self {
+            entry: entry.clone(),
+            name: Text::from(spec.name.as_str()),
+            ourselves,
+            state: Mutex::new(state),
+            members: Mutex::default(),
+            orders: Notify::new(),
+            changes: watch::Sender::new(0),
+            told: Mutex::default(),
+            taking: Mutex::default(),
+            tasks: gateway.tasks().child(),
+            clock: gateway.clock(),
+            health_every: policy.health_every,
+        })
+    }
+
+    /// The name of the server.
+    pub fn name(&self) -> &Text {
+        &self.name
+    }
+
+    /// Its definition.
+    pub(crate) fn entry(&self) -> &Arc<Entry> {
+        &self.entry
+    }
+
+    pub(super) fn now(&self) -> Moment {
+        self.clock.now()
+    }
+
+    /// A session uses it.
+    pub(super) fn join(&self, number: u64, live: Weak<Live>) {
+        self.members.lock().insert(number, live);
+    }
+
+    /// A session is done with it; the last one ends it, and waits for that.
+    pub(super) async fn leave(self: &Arc<Self>, number: u64) {
+        let last = {
+            let mut members = self.members.lock();
+            members.remove(&number);
+            members.is_empty()
+        };
+        if last {
+            self.entry.backends.lock().retain(|_, shared| !Arc::ptr_eq(shared, self));
+            self.stop("Session ended").await;
+        }
+    }
+
+    /// It goes, for every session but one: that one has it replaced already.
+    pub(crate) async fn dismiss(self: &Arc<Self>, reason: &str, except: Option<u64>) {
+        if let Some(except) = except {
+            self.members.lock().remove(&except);
+        }
+        self.stop(reason).await;
+    }
+
+    /// Nothing of it is told until it works.
+    pub(super) fn try_out(&self) {
+        self.state.lock().trial = true;
+    }
+
+    /// Ends it for good, and waits until its connection is closed.
+    pub(super) async fn stop(self: &Arc<Self>, reason: &str) {
+        let (told, connection) = {
+            let mut state = self.state.lock();
+            if state.stopped.is_some() {
+                return;
+            }
+            state.stopped = Some(reason.into());
+            (state.machine.stop(Some(reason)), state.connection.take())
+        };
+        let cause = if reason == REMOVED { Cause::ServerRemoved } else { Cause::ServerDisconnected };
+        self.tell_all(told, reason, cause);
+        self.orders.notify_one();
+        self.changed();
+        if let Some(connection) = connection {
+            connection.close().await;
+        }
+    }
+
+    /// How it stands.
+    pub fn view(&self) -> ServerView {
+        let now = self.now();
+        let state = self.state.lock();
+        let machine = &state.machine;
+        let health = machine.health();
+        ServerView {
+            status: machine.status(),
+            connected_at: machine.connected_at().filter(|_| health.is_some()).map(|at| at.unix),
+            last_error: machine.last_error().map(str::to_owned),
+            attempt: machine.attempt(),
+            next_retry: machine.attempt().map(|_| machine.retry_at().map_or(Duration::ZERO, |at| now.until(at))),
+            healthy: health.map(|(_, degraded)| !degraded),
+            health_failures: health.map(|(failures, _)| failures),
+            pid: state.connection.as_ref().filter(|_| health.is_some()).and_then(|connection| connection.pid()),
+            ..ServerView::unconnected(&self.entry)
+        }
+    }
+
+    /// What it said of itself, while it is connected.
+    pub fn facts(&self) -> Option<Facts> {
+        let state = self.state.lock();
+        state.facts.clone().filter(|_| state.machine.status() == Status::Connected)
+    }
+
+    /// What it listed last.
+    pub fn known(&self) -> Option<Arc<Known>> {
+        self.entry.known.lock().clone()
+    }
+
+    /// Sees to it that it is connected, without waiting.
+    pub(crate) fn want(self: &Arc<Self>) {
+        self.order(|order| order.connect = true);
+    }
+
+    /// Tells the keeper something, and starts one if there is none.
+    pub(super) fn order(self: &Arc<Self>, change: impl FnOnce(&mut Order)) {
+        let start = {
+            let mut state = self.state.lock();
+            if state.stopped.is_some() {
+                return;
+            }
+            change(&mut state.order);
+            !std::mem::replace(&mut state.keeper, true)
+        };
+        if start {
+            let backend = self.clone();
+            self.tasks.spawn(keeper::keep(backend));
+        } else {
+            self.orders.notify_one();
+        }
+    }
+
+    /// The state has changed: whoever waits for that looks again.
+    pub(super) fn changed(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Waits until it is connected: joins the attempt under way, or starts one.
+    pub fn ready(self: &Arc<Self>, within: Duration) -> BoxFuture<'static, Result<Facts, Unavailable>> {
+        let backend = self.clone();
+        Box::pin(async move { backend.connected(within).await.map(|(_, facts)| facts) })
+    }
+
+    /// The connection now, if there is one.
+    pub(super) fn current(&self) -> Option<(Arc<Connection>, Facts)> {
+        let state = self.state.lock();
+        if state.machine.status() != Status::Connected {
+            return None;
+        }
+        let connection = state.connection.clone().filter(|connection| !connection.is_lost())?;
+        Some((connection, state.facts.clone()?))
+    }
+
+    /// The connection, made if there is none.
+    pub(super) async fn connected(self: &Arc<Self>, within: Duration) -> Result<(Arc<Connection>, Facts), Unavailable> {
+        if let Some(current) = self.current() {
+            return Ok(current);
+        }
+        let mut changes = self.changes.subscribe();
+        let target = self.state.lock().attempts + 1;
+        self.want();
+        self.wait(&mut changes, target, within).await
+    }
+
+    async fn wait(
+        &self,
+        changes: &mut watch::Receiver<u64>,
+        target: u64,
+        within: Duration,
+    ) -> Result<(Arc<Connection>, Facts), Unavailable> {
+        let until = Instant::now() + within;
+        loop {
+            if let Some(current) = self.current() {
+                return Ok(current);
+            }
+            {
+                let state = self.state.lock();
+                if let Some(last) = state.last.clone().filter(|_| target <= state.attempts) {
+                    return Err(last);
+                }
+                if state.stopped.is_some() {
+                    drop(state);
+                    return Err(self.unavailable(None));
+                }
+            }
+            tokio::select! {
+                changed = changes.changed() => if changed.is_err() { return Err(self.unavailable(None)) },
+                () = sleep_until(Some(until)) => return Err(self.unavailable(Some(within))),
+            }
+        }
+    }
+
+    /// Why it cannot be used now.
+    pub(super) fn unavailable(&self, waited: Option<Duration>) -> Unavailable {
+        let view = self.view();
+        if let Some(reason) = &self.state.lock().stopped {
+            let message = format!("server '{}' is gone: {reason}", self.name);
+            let (code, status) = ("TOOL_ERR_SERVER_DISCONNECTED", Status::Disconnected);
+            return Unavailable { code, message, status, attempt: None, next_retry: None, last_error: None };
+        }
+        let waited = waited.map(|time| format!(" within {} s", time.as_secs_f64())).unwrap_or_default();
+        let why = view.last_error.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+        let next = match view.next_retry {
+            Some(wait) => format!(
+                "; attempt {} is due in {} ms, or call reconnect_server to try now",
+                view.attempt.unwrap_or(1),
+                wait.as_millis()
+            ),
+            None if view.status == Status::Connecting => "; it is still being connected".to_owned(),
+            None => "; call reconnect_server to try again".to_owned(),
+        };
+        Unavailable {
+            code: "TOOL_ERR_SERVER_DISCONNECTED",
+            message: format!(
+                "server '{}' is {} and did not answer{waited}{why}{next}",
+                self.name,
+                view.status.as_str()
+            ),
+            status: view.status,
+            attempt: view.attempt,
+            next_retry: view.next_retry,
+            last_error: view.last_error,
+        }
+    }
+
+    /// Closes the connection, whatever its state, and makes it anew; a second caller joins the first.
+    pub(super) async fn reconnect(self: &Arc<Self>, within: Duration) -> Result<(), Unavailable> {
+        let mut changes = self.changes.subscribe();
+        let target = self.state.lock().attempts + 1;
+        self.order(|order| order.reconnect = true);
+        let until = Instant::now() + within;
+        loop {
+            {
+                let state = self.state.lock();
+                if state.stopped.is_some() {
+                    drop(state);
+                    return Err(self.unavailable(None));
+                }
+                if target <= state.attempts && !state.order.reconnect {
+                    return match (&state.last, state.machine.status()) {
+                        (_, Status::Connected) | (None, _) => Ok(()),
+                        (Some(last), _) => Err(last.clone()),
+                    };
+                }
+            }
+            tokio::select! {
+                changed = changes.changed() => if changed.is_err() { return Err(self.unavailable(None)) },
+                () = sleep_until(Some(until)) => return Err(self.unavailable(Some(within))),
+            }
+        }
+    }
+
+    /// All rows of one of its lists.
+    pub fn list(
+        self: &Arc<Self>,
+        which: Listing,
+        within: Duration,
+    ) -> BoxFuture<'static, Result<Vec<Raw>, Unavailable>> {
+        let backend = self.clone();
+        Box::pin(async move {
+            // A process that was not needed so far is not started to be asked what is known of it.
+            if backend.state.lock().machine.status() == Status::NotConnected
+                && !backend.entry.is_http()
+                && let Some(known) = backend.known()
+            {
+                return Ok(known.rows(which).to_vec());
+            }
+            let until = Instant::now() + within;
+            let (connection, _) = backend.connected(within).await?;
+            let read = lists::read(&connection, &backend.ourselves, which);
+            match tokio::time::timeout_at(until, read).await {
+                Ok(Ok(rows)) => Ok(rows),
+                Ok(Err(error)) => Err(backend.refused(&error)),
+                Err(_) => Err(Unavailable { code: "TOOL_ERR_TIMEOUT", ..backend.unavailable(Some(within)) }),
+            }
+        })
+    }
+
+    fn refused(&self, error: &ErrorBody) -> Unavailable {
+        let said = error.raw.member("message").and_then(|text| text.to_text().map(|text| text.into_owned()));
+        let message = format!("server '{}' said: {}", self.name, said.unwrap_or_default());
+        Unavailable { code: super::error_code(error), message, ..self.unavailable(None) }
+    }
+
+    /// Asks the server to tell when a resource changes, now and after every restart.
+    pub fn subscribe(self: &Arc<Self>, uri: &str) -> BoxFuture<'static, Result<(), CallError>> {
+        let (backend, uri) = (self.clone(), uri.to_owned());
+        Box::pin(async move {
+            let (connection, facts) = backend.connected(JOIN_MAX).await.map_err(CallError::Unavailable)?;
+            if !facts.subscribes() {
+                let message = format!("server '{}' does not tell when resources change", backend.name);
+                return Err(CallError::NotSupported(message));
+            }
+            let full = {
+                let told = backend.told.lock();
+                SUBSCRIPTIONS_MAX <= told.subscriptions.len() && !told.subscriptions.contains(&uri)
+            };
+            if full {
+                let message = format!("more than {SUBSCRIPTIONS_MAX} subscriptions of one server");
+                return Err(CallError::NotSupported(message));
+            }
+            let remember = |backend: &Self| {
+                let mut told = backend.told.lock();
+                if !told.subscriptions.contains(&uri) {
+                    told.subscriptions.push(uri.clone());
+                }
+            };
+            if connection.era() == Era::Modern {
+                remember(&backend);
+                backend.order(|order| order.relisten = true);
+                return Ok(());
+            }
+            tell(&connection, "resources/subscribe", &uri_params(&uri)).await?;
+            remember(&backend);
+            Ok(())
+        })
+    }
+
+    /// Takes that back.
+    pub fn unsubscribe(self: &Arc<Self>, uri: &str) -> BoxFuture<'static, Result<(), CallError>> {
+        let (backend, uri) = (self.clone(), uri.to_owned());
+        Box::pin(async move {
+            backend.told.lock().subscriptions.retain(|known| *known != uri);
+            let (connection, facts) = backend.connected(JOIN_MAX).await.map_err(CallError::Unavailable)?;
+            if connection.era() == Era::Modern {
+                backend.order(|order| order.relisten = true);
+                return Ok(());
+            }
+            if !facts.subscribes() {
+                let message = format!("server '{}' does not tell when resources change", backend.name);
+                return Err(CallError::NotSupported(message));
+            }
+            tell(&connection, "resources/unsubscribe", &uri_params(&uri)).await
+        })
+    }
+
+    /// From which level on the server shall log, now and after every restart.
+    pub fn set_log_level(self: &Arc<Self>, level: &str) -> BoxFuture<'static, Result<(), CallError>> {
+        let (backend, level) = (self.clone(), level.to_owned());
+        Box::pin(async move {
+            let (connection, facts) = backend.connected(JOIN_MAX).await.map_err(CallError::Unavailable)?;
+            if connection.era() == Era::Legacy {
+                if !facts.has("logging") {
+                    let message = format!("server '{}' does not log over the protocol", backend.name);
+                    return Err(CallError::NotSupported(message));
+                }
+                let params = compose::object(&[("level", &Raw::string(&level))]);
+                tell(&connection, "logging/setLevel", &params).await?;
+            }
+            backend.told.lock().log_level = Some(level);
+            Ok(())
+        })
+    }
+
+    /// What it was asked to watch.
+    pub fn subscriptions(&self) -> Vec<String> {
+        self.told.lock().subscriptions.clone()
+    }
+}
+
+/// Subscriptions of one server.
+const SUBSCRIPTIONS_MAX: usize = 1000;
+
+pub(super) fn uri_params(uri: &str) -> Raw {
+    compose::object(&[("uri", &Raw::string(uri))])
+}
+
+/// A request that only tells the server something.
+pub(super) async fn tell(connection: &Connection, method: &str, params: &Raw) -> Result<(), CallError> {
+    let outcome = tokio::time::timeout(TELL_MAX, connection.request(method, Some(params))).await;
+    match outcome {
+        Ok(Outcome::Result(_)) => Ok(()),
+        Ok(Outcome::Error(error)) => Err(CallError::Refused(error)),
+        Ok(Outcome::Cancelled) | Err(_) => {
+            let data = Raw::from_static(r#"{"reason":"timeout"}"#);
+            let code = lb_wire::revision::code::INTERNAL_ERROR;
+            Err(CallError::Refused(ErrorBody::new(code, "the server did not answer in time", Some(&data))))
+        }
+    }
+}

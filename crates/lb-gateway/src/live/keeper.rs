@@ -1,0 +1,600 @@
+//! The task of a backend: connects, takes in what comes unasked, notices a loss, and tries again.
+//!
+//! It exists only while there is something to wait for. What it decides is decided by the state machine; this carries
+//! it out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lb_backend::{ConnectError, Connection, Wish};
+use lb_exchange::{BoxFuture, Call, Exchange, Feed, Mount, Note, Outcome, Step};
+use lb_session::Cause;
+use lb_session::backend::{Exit, Listed, Status};
+use lb_wire::compose::Object;
+use lb_wire::revision::{Era, code};
+use lb_wire::{Id, Message, Raw, Text, compose};
+use tokio::time::Instant;
+
+use super::apply::News;
+use super::backend::{Backend, Unavailable, tell, uri_params};
+use super::facts::{Facts, is_out_of_reach};
+use super::lists::{self, Known, Listing};
+use crate::clock::sleep_until;
+
+/// How long a server may take to say what it lists after it was connected.
+const LISTS_MAX: Duration = Duration::from_secs(30);
+/// How long a server may take to answer a health check or a probe.
+const PING_MAX: Duration = Duration::from_secs(10);
+/// Attempts over HTTP of many sessions are spread over this time.
+const SPREAD: Duration = Duration::from_millis(500);
+/// Shortest and longest wait before a listen is made again.
+const RELISTEN: Duration = Duration::from_secs(5);
+
+/// What calls and tasks are told when the connection is lost.
+const LOST: &str = "Server disconnected";
+
+/// Keeps a backend for as long as there is something to wait for.
+pub(super) async fn keep(backend: Arc<Backend>) {
+    let tasks = backend.tasks.clone();
+    tokio::select! {
+        () = tasks.stopping() => {}
+        () = keep_on(&backend) => {}
+    }
+}
+
+async fn keep_on(backend: &Arc<Backend>) {
+    loop {
+        match backend.next() {
+            Next::Rest => return,
+            Next::Restart(connection) => {
+                if let Some(connection) = connection {
+                    connection.close().await;
+                }
+                let generation = backend.state.lock().machine.start();
+                attempt(backend, generation, true).await;
+            }
+            Next::Connect(generation) => attempt(backend, generation, false).await,
+            Next::Tend(generation, connection) => Tending::new(backend, generation, connection).run().await,
+            Next::Probe(generation, connection) => probe(backend, generation, &connection).await,
+            Next::Wait(until) => {
+                let until = backend.clock.at(until);
+                tokio::select! {
+                    () = tokio::time::sleep_until(until) => backend.grace_may_be_over(),
+                    () = backend.orders.notified() => {}
+                }
+            }
+        }
+    }
+}
+
+enum Next {
+    /// There is nothing to wait for.
+    Rest,
+    Connect(u64),
+    /// Close this, and connect.
+    Restart(Option<Arc<Connection>>),
+    Tend(u64, Arc<Connection>),
+    /// See whether this is still good.
+    Probe(u64, Arc<Connection>),
+    Wait(Duration),
+}
+
+impl Backend {
+    fn next(self: &Arc<Self>) -> Next {
+        let now = self.now();
+        let mut state = self.state.lock();
+        if state.stopped.is_some() {
+            state.keeper = false;
+            return Next::Rest;
+        }
+        if state.order.reconnect {
+            let told = state.machine.stop(None);
+            let connection = state.connection.take();
+            state.order.connect = false;
+            drop(state);
+            self.tell_all(told, LOST, Cause::ServerDisconnected);
+            return Next::Restart(connection);
+        }
+        let wanted = std::mem::take(&mut state.order.connect);
+        match (state.machine.status(), state.connection.clone()) {
+            (Status::Connected, Some(connection)) => Next::Tend(state.machine.generation(), connection),
+            (Status::Reconnecting, connection) => {
+                let due = state.machine.retry_at().is_none_or(|at| at <= now.up);
+                match connection.filter(|_| state.machine.grace_until().is_some()) {
+                    Some(connection) if wanted || due => Next::Probe(state.machine.generation(), connection),
+                    Some(_) => {
+                        let soonest = state.machine.retry_at().into_iter().chain(state.machine.grace_until()).min();
+                        Next::Wait(soonest.unwrap_or(now.up))
+                    }
+                    None if wanted || due => Next::Connect(state.machine.start()),
+                    None => Next::Wait(state.machine.retry_at().unwrap_or(now.up) + self.spread()),
+                }
+            }
+            _ if wanted => Next::Connect(state.machine.start()),
+            _ => {
+                state.keeper = false;
+                Next::Rest
+            }
+        }
+    }
+
+    /// So that many sessions do not come at once.
+    fn spread(&self) -> Duration {
+        if self.entry.is_http() { SPREAD.mul_f64(unit()) } else { Duration::ZERO }
+    }
+
+    fn grace_may_be_over(self: &Arc<Self>) {
+        let now = self.now();
+        let (told, connection) = {
+            let mut state = self.state.lock();
+            let told = state.machine.tick(now);
+            let connection = if told.is_empty() { None } else { state.connection.take() };
+            (told, connection)
+        };
+        drop(connection);
+        self.tell_all(told, LOST, Cause::ServerDisconnected);
+        self.changed();
+    }
+
+    /// Asks the server whether it is there.
+    async fn ping(&self, connection: &Connection) -> Result<(), String> {
+        let outcome = match connection.era() {
+            Era::Legacy => tokio::time::timeout(PING_MAX, connection.request("ping", None)).await,
+            Era::Modern => {
+                let meta = self.ourselves.meta(Era::Modern, None, None).unwrap_or_else(Raw::empty_object);
+                let params = compose::object(&[("_meta", &meta)]);
+                tokio::time::timeout(PING_MAX, connection.request("server/discover", Some(&params))).await
+            }
+        };
+        match outcome {
+            Ok(Outcome::Result(_)) => Ok(()),
+            // It cannot be asked, and yet it answers.
+            Ok(Outcome::Error(error)) if error.code == code::METHOD_NOT_FOUND => Ok(()),
+            Ok(Outcome::Error(error)) => Err(said(&error.raw)),
+            Ok(Outcome::Cancelled) => Err("cancelled".to_owned()),
+            Err(_) => Err(format!("no answer within {} s", PING_MAX.as_secs())),
+        }
+    }
+}
+
+/// A number in 0..1; no secret hangs on it.
+fn unit() -> f64 {
+    let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.subsec_nanos());
+    f64::from(nanos % 10_007) / 10_007.0
+}
+
+/// Between 0.9 and 1.1.
+fn jitter() -> f64 {
+    0.9 + 0.2 * unit()
+}
+
+fn said(error: &Raw) -> String {
+    error.member("message").and_then(|text| text.to_text().map(|text| text.into_owned())).unwrap_or_default()
+}
+
+/// One attempt to connect, to its end.
+async fn attempt(backend: &Arc<Backend>, generation: u64, forced: bool) {
+    let feed = Feed::with_output();
+    feed.listen();
+    backend.changed();
+    let connecting = async {
+        let Ok(_permit) = backend.entry.attempts.acquire().await else { return Err(ConnectError::Stopping) };
+        let wish = Wish {
+            caller: backend.ourselves.speaking(backend.ourselves.era),
+            hello: Some(backend.ourselves.hello()),
+            feed: feed.clone(),
+            tasks: backend.tasks.clone(),
+            client_says_initialized: false,
+        };
+        let connection = backend.entry.server.connect(&wish).await?;
+        let known = prepare(backend, &connection).await;
+        Ok((connection, known))
+    };
+    let outcome = tokio::select! {
+        outcome = connecting => outcome,
+        () = stopped(backend) => return,
+    };
+    // What it wrote to stderr counts, whether it works or not.
+    drop(backend.take_in(&feed, generation));
+    match outcome {
+        Ok((connection, known)) => succeeded(backend, generation, forced, connection, known).await,
+        Err(error) => failed(backend, generation, &error),
+    }
+}
+
+async fn stopped(backend: &Backend) {
+    let mut changes = backend.changes.subscribe();
+    while backend.state.lock().stopped.is_none() {
+        if changes.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Tells a new connection what the one before was told, and reads its lists.
+async fn prepare(backend: &Arc<Backend>, connection: &Arc<Connection>) -> Known {
+    let (subscriptions, log_level) = {
+        let told = backend.told.lock();
+        (told.subscriptions.clone(), told.log_level.clone())
+    };
+    if connection.era() == Era::Legacy {
+        if let Some(level) = log_level {
+            let params = compose::object(&[("level", &Raw::string(&level))]);
+            drop(tell(connection, "logging/setLevel", &params).await);
+        }
+        for uri in &subscriptions {
+            drop(tell(connection, "resources/subscribe", &uri_params(uri)).await);
+        }
+    }
+    let read = Listing::ALL.map(|which| lists::read(connection, &backend.ourselves, which));
+    let mut known = Known::default();
+    if let Ok(all) = tokio::time::timeout(LISTS_MAX, futures_util::future::join_all(read)).await {
+        for (which, rows) in Listing::ALL.into_iter().zip(all) {
+            known.set(which, rows.unwrap_or_default());
+        }
+    }
+    known
+}
+
+async fn succeeded(backend: &Arc<Backend>, generation: u64, forced: bool, connection: Arc<Connection>, known: Known) {
+    let now = backend.now();
+    let facts = Facts::of(&connection, known.count(Listing::Tools));
+    let listed = listed(&facts, &known);
+    let prints = known.prints();
+    *backend.entry.known.lock() = Some(Arc::new(known));
+    let accepted = {
+        let mut state = backend.state.lock();
+        let accepted = state.machine.connected(generation, &listed, forced, now);
+        if accepted.is_ok() {
+            state.connection = Some(connection.clone());
+            state.facts = Some(facts);
+            state.attempts += 1;
+            (state.last, state.trial, state.order.reconnect) = (None, false, false);
+        }
+        accepted.map(|told| (told, state.prints.replace(prints)))
+    };
+    match accepted {
+        Ok((told, before)) => {
+            tracing::info!(server = &*backend.name, "server_connected");
+            differences(backend, before, prints);
+            backend.tell_all(told, LOST, Cause::ServerDisconnected);
+            connection.watch();
+            backend.changed();
+        }
+        Err(_) => connection.close().await,
+    }
+}
+
+fn listed(facts: &Facts, known: &Known) -> Listed {
+    Listed {
+        capabilities: facts.flags(),
+        tools: known.count(Listing::Tools),
+        resources: known.count(Listing::Resources) + known.count(Listing::Templates),
+        prompts: known.count(Listing::Prompts),
+    }
+}
+
+/// Tells of lists that are not what they were before the connection was lost.
+fn differences(backend: &Backend, before: Option<[u64; 4]>, now: [u64; 4]) {
+    let Some(before) = before else { return };
+    let mut told: Vec<&'static str> = Vec::new();
+    for ((which, before), now) in Listing::ALL.into_iter().zip(before).zip(now) {
+        if before != now && !told.contains(&which.changed()) {
+            told.push(which.changed());
+            backend.noted(&Note::new(Text::from_static(which.changed()), None));
+        }
+    }
+}
+
+fn failed(backend: &Arc<Backend>, generation: u64, error: &ConnectError) {
+    let now = backend.now();
+    let hopeless = matches!(error, ConnectError::Unauthorized { .. });
+    let message = error.message(&format!("server '{}'", backend.name));
+    let (told, trial) = {
+        let mut state = backend.state.lock();
+        let hopeless = hopeless || state.trial;
+        let told = state.machine.failed(generation, &error.to_string(), hopeless, now, jitter());
+        state.order.reconnect = false;
+        (told.unwrap_or_default(), state.trial)
+    };
+    if !trial {
+        tracing::warn!(server = &*backend.name, "server_reconnect_failed: {message}");
+    }
+    backend.tell_all(told, LOST, Cause::ServerDisconnected);
+    let view = backend.view();
+    let code = match error {
+        ConnectError::Timeout(_) | ConnectError::Silent { .. } => "TOOL_ERR_TIMEOUT",
+        ConnectError::TooManyChildren(_) => "LIMIT_EXCEEDED",
+        _ => "TOOL_ERR_SERVER_DISCONNECTED",
+    };
+    let (status, attempt, next_retry) = (view.status, view.attempt, view.next_retry);
+    let last_error = view.last_error;
+    {
+        let mut state = backend.state.lock();
+        state.attempts += 1;
+        state.last = Some(Unavailable { code, message, status, attempt, next_retry, last_error });
+    }
+    backend.changed();
+}
+
+/// Sees whether a server that was out of reach is back and still knows us.
+async fn probe(backend: &Arc<Backend>, generation: u64, connection: &Arc<Connection>) {
+    let answer = tokio::select! {
+        answer = backend.ping(connection) => answer,
+        () = stopped(backend) => return,
+    };
+    let renewed = backend.take_in(connection.feed(), generation).iter().any(|news| matches!(news, News::Renewed));
+    let now = backend.now();
+    match answer {
+        Ok(()) if renewed => renew(backend, generation, connection).await,
+        Ok(()) => {
+            let told = {
+                let mut state = backend.state.lock();
+                let listed = state.facts.as_ref().map(|facts| {
+                    let known = backend.known().unwrap_or_default();
+                    listed(facts, &known)
+                });
+                listed.and_then(|listed| state.machine.resumed(generation, &listed, now).ok())
+            };
+            backend.tell_all(told.unwrap_or_default(), LOST, Cause::ServerDisconnected);
+            backend.state.lock().attempts += 1;
+        }
+        Err(why) => {
+            let (told, connection) = {
+                let mut state = backend.state.lock();
+                let told = if connection.is_lost() {
+                    state.machine.lost(generation, &why, None, now, jitter()).unwrap_or_default()
+                } else {
+                    state.machine.still_out_of_reach(&why, now, jitter())
+                };
+                let over = state.machine.grace_until().is_none();
+                (told, if over { state.connection.take() } else { None })
+            };
+            drop(connection);
+            backend.tell_all(told, LOST, Cause::ServerDisconnected);
+            let unavailable = backend.unavailable(None);
+            let mut state = backend.state.lock();
+            state.attempts += 1;
+            state.last = Some(unavailable);
+        }
+    }
+    backend.changed();
+}
+
+/// The server forgot us, and was introduced anew on the same connection: a restart.
+async fn renew(backend: &Arc<Backend>, generation: u64, connection: &Arc<Connection>) {
+    let now = backend.now();
+    let told = backend.state.lock().machine.lost(generation, "the server restarted", None, now, jitter());
+    backend.tell_all(told.unwrap_or_default(), LOST, Cause::ServerDisconnected);
+    let generation = {
+        let mut state = backend.state.lock();
+        state.connection = None;
+        state.machine.start()
+    };
+    let known = prepare(backend, connection).await;
+    succeeded(backend, generation, false, connection.clone(), known).await;
+}
+
+/// A connection while it works.
+struct Tending<'a> {
+    backend: &'a Arc<Backend>,
+    generation: u64,
+    connection: Arc<Connection>,
+    feed: Feed,
+    /// What a modern server tells, and when to ask again if it stopped.
+    listen: Option<Exchange>,
+    listen_at: Option<Instant>,
+    check: Option<BoxFuture<'static, Result<(), String>>>,
+    check_at: Instant,
+}
+
+enum Came {
+    Feed,
+    Order,
+    Listen(Step),
+    ListenAgain,
+    CheckDue,
+    Checked(Result<(), String>),
+}
+
+impl<'a> Tending<'a> {
+    fn new(backend: &'a Arc<Backend>, generation: u64, connection: Arc<Connection>) -> Self {
+        let (listen, listen_at, check) = Default::default();
+        let check_at = Instant::now() + backend.health_every.mul_f64(jitter());
+        let feed = connection.feed().clone();
+        let mut it = Self { backend, generation, connection, feed, listen, listen_at, check, check_at };
+        it.open_listen();
+        it
+    }
+
+    /// Until the connection is lost, suspected, or to be closed.
+    async fn run(mut self) {
+        loop {
+            let news = self.backend.take_in(&self.feed, self.generation);
+            for news in news {
+                if !self.heard(news).await {
+                    return;
+                }
+            }
+            if self.connection.is_lost() {
+                return self.lost("the connection is lost");
+            }
+            let came = self.next().await;
+            if !self.act(came).await {
+                return;
+            }
+        }
+    }
+
+    async fn next(&mut self) -> Came {
+        let Self { backend, feed, listen, listen_at, check, check_at, .. } = self;
+        let checks = check.is_some();
+        tokio::select! {
+            () = feed.ready() => Came::Feed,
+            () = backend.orders.notified() => Came::Order,
+            step = async { match listen { Some(listen) => listen.step().await, None => std::future::pending().await } } => Came::Listen(step),
+            () = sleep_until(*listen_at) => Came::ListenAgain,
+            result = async { match check { Some(check) => check.await, None => std::future::pending().await } } => Came::Checked(result),
+            () = tokio::time::sleep_until(*check_at), if !checks => Came::CheckDue,
+        }
+    }
+
+    /// False when it is over.
+    async fn act(&mut self, came: Came) -> bool {
+        match came {
+            Came::Feed => true,
+            Came::Order => self.ordered().await,
+            Came::Listen(step) => {
+                self.listened(step);
+                true
+            }
+            Came::ListenAgain => {
+                self.open_listen();
+                true
+            }
+            Came::CheckDue => {
+                let (backend, connection) = (self.backend.clone(), self.connection.clone());
+                self.check = Some(Box::pin(async move { backend.ping(&connection).await }));
+                true
+            }
+            Came::Checked(result) => {
+                self.check = None;
+                self.check_at = Instant::now() + self.backend.health_every.mul_f64(jitter());
+                self.checked(&result);
+                true
+            }
+        }
+    }
+
+    fn checked(&self, result: &Result<(), String>) {
+        let told = {
+            let mut state = self.backend.state.lock();
+            match result {
+                Ok(()) => state.machine.healthy(self.generation),
+                Err(error) => state.machine.unhealthy(self.generation, error),
+            }
+        };
+        self.backend.tell_all(told.into_iter().collect(), LOST, Cause::ServerDisconnected);
+    }
+
+    async fn ordered(&mut self) -> bool {
+        let order = {
+            let mut state = self.backend.state.lock();
+            if state.stopped.is_some() || state.order.reconnect {
+                return false;
+            }
+            std::mem::take(&mut state.order)
+        };
+        if order.relisten {
+            self.open_listen();
+        }
+        match order.suspect {
+            Some(why) => self.suspected(&why).await,
+            None => true,
+        }
+    }
+
+    async fn heard(&mut self, news: News) -> bool {
+        match news {
+            News::Renewed => {
+                renew(self.backend, self.generation, &self.connection).await;
+                false
+            }
+            News::Down(why) if self.backend.entry.is_http() => self.suspected(&why).await,
+            News::Down(why) => {
+                self.lost(&why);
+                false
+            }
+        }
+    }
+
+    /// Somebody could not reach it. One that answers is not out of reach.
+    async fn suspected(&mut self, why: &str) -> bool {
+        if self.connection.is_lost() {
+            self.lost(why);
+            return false;
+        }
+        if self.backend.ping(&self.connection).await.is_ok() {
+            return true;
+        }
+        let now = self.backend.now();
+        let told = self.backend.state.lock().machine.suspect(self.generation, why, now, jitter());
+        self.backend.tell_all(told.unwrap_or_default(), LOST, Cause::ServerDisconnected);
+        self.backend.changed();
+        false
+    }
+
+    fn lost(&self, why: &str) {
+        let backend = self.backend;
+        let now = backend.now();
+        let exit = self.connection.exit().map(|exit| Exit {
+            code: exit.code,
+            signal: exit.signal.map(|signal| signal.to_string().into_boxed_str()),
+        });
+        let exit = exit.or_else(|| self.connection.pid().map(|_| Exit { code: None, signal: None }));
+        let told = {
+            let mut state = backend.state.lock();
+            state.connection = None;
+            if self.connection.is_retired() {
+                state.machine.retired(self.generation);
+                Vec::new()
+            } else {
+                state.machine.lost(self.generation, why, exit.as_ref(), now, jitter()).unwrap_or_default()
+            }
+        };
+        tracing::info!(server = &*backend.name, why, "server_disconnected");
+        backend.tell_all(told, LOST, Cause::ServerDisconnected);
+        backend.changed();
+    }
+
+    /// Asks a modern server to tell what changes.
+    fn open_listen(&mut self) {
+        self.listen_at = None;
+        if self.connection.era() != Era::Modern {
+            return;
+        }
+        let backend = self.backend;
+        let tells = |capability| self.connection.declares(capability, Some("listChanged"));
+        let subscriptions = backend.told.lock().subscriptions.clone();
+        let wanted = Object::new()
+            .flag("toolsListChanged", tells("tools"))
+            .flag("promptsListChanged", tells("prompts"))
+            .flag("resourcesListChanged", tells("resources"))
+            .raw("resourceSubscriptions", &Raw::value(&subscriptions))
+            .finish();
+        let nothing = !tells("tools") && !tells("prompts") && !tells("resources") && subscriptions.is_empty();
+        self.listen = if nothing { None } else { self.listen_for(&wanted) };
+    }
+
+    fn listen_for(&self, wanted: &Raw) -> Option<Exchange> {
+        let ourselves = &self.backend.ourselves;
+        let meta = ourselves.meta(Era::Modern, None, None)?;
+        let params = compose::object(&[("_meta", &meta), ("notifications", wanted)]);
+        let request = compose::request(&Id::number(1), "subscriptions/listen", Some(&params));
+        let message = Message::scan(request.bytes().clone()).ok()?;
+        let caller = ourselves.speaking(Era::Modern);
+        self.connection.open(Call { caller, mount: Mount::Tools, message, headers: None }).ok()
+    }
+
+    fn listened(&mut self, step: Step) {
+        match step {
+            Step::Note(note) if &*note.method == "notifications/subscriptions/acknowledged" => {}
+            Step::Note(note) => self.backend.noted(&without_names(note)),
+            Step::End(end) => {
+                self.listen = None;
+                let refused = matches!(&end.outcome, Outcome::Error(error) if !is_out_of_reach(error));
+                if !refused {
+                    self.listen_at = Some(Instant::now() + RELISTEN);
+                }
+            }
+            Step::Ask(_) | Step::Withdraw { .. } | Step::Pause { .. } => {}
+        }
+    }
+}
+
+/// A notification without the name of our listen, which is nobody's business.
+fn without_names(note: Note) -> Note {
+    let params = note.params.as_ref().map(|params| lb_wire::splice::without(params, &["_meta"]));
+    let params = params.filter(|params| params.as_bytes() != b"{}");
+    Note { params, ..note }
+}

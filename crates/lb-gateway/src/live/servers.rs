@@ -1,0 +1,278 @@
+//! Servers as one session sees them: added, removed, connected again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lb_exchange::{BoxFuture, Isolation, Principal, ServerSpec, Target};
+use lb_session::Happening;
+use lb_wire::Text;
+
+use super::backend::{Backend, REDEFINED, REMOVED, ReconnectError, ServerView, Unavailable};
+use super::facts::Facts;
+use super::input::Ourselves;
+use super::{AskMode, Live};
+use crate::gateway::Shared;
+use crate::reach;
+use crate::registry::{Entry, Scope};
+
+/// No server of this name is known here.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("Server '{name}' not found{}", known(.servers))]
+pub struct NoServer {
+    /// The name.
+    pub name: String,
+    /// Those that are known.
+    pub servers: Vec<String>,
+}
+
+fn known(servers: &[String]) -> String {
+    match servers {
+        [] => "; none is defined: use add_server".to_owned(),
+        some => format!("; defined are: {}", some.join(", ")),
+    }
+}
+
+/// A server that was added.
+#[derive(Debug)]
+pub struct Added {
+    /// How it stands.
+    pub view: ServerView,
+    /// What it said of itself.
+    pub facts: Facts,
+    /// Whether no server had this name before.
+    pub is_new: bool,
+}
+
+/// Why a server was not added.
+#[derive(Debug)]
+pub enum AddError {
+    /// This client may not.
+    Forbidden(String),
+    /// The definition cannot be used.
+    Invalid(String),
+    /// It could not be connected.
+    Failed(Unavailable),
+}
+
+/// How long a server that is added may take to answer.
+const ADD_MAX: Duration = Duration::from_secs(35);
+/// How long a server that is connected again may take to answer.
+const RECONNECT_MAX: Duration = Duration::from_secs(35);
+
+impl Live {
+    /// The servers of this session, in the order in which they were defined.
+    pub fn servers(&self) -> Vec<ServerView> {
+        let Some(gateway) = self.gateway.upgrade() else { return Vec::new() };
+        let entries = gateway.registry().visible_to(&self.caller.principal);
+        let backends = self.backends.lock();
+        let view = |entry: &Arc<Entry>| match backends.get(entry.name().as_str()) {
+            Some(backend) if Arc::ptr_eq(backend.entry(), entry) => backend.view(),
+            _ => ServerView::unconnected(entry),
+        };
+        entries.iter().map(view).collect()
+    }
+
+    /// A server, whatever its state.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub fn backend(&self, name: &str) -> Result<Arc<Backend>, NoServer> {
+        let gateway = self.gateway.upgrade().filter(|_| !self.is_ended());
+        let entry = gateway.as_ref().and_then(|gateway| gateway.registry().find(name, &self.caller.principal));
+        match (gateway, entry) {
+            (Some(gateway), Some(entry)) => Ok(self.backend_of(&gateway, &entry)),
+            (gateway, _) => Err(NoServer { name: name.to_owned(), servers: self.names(gateway.as_deref()) }),
+        }
+    }
+
+    fn names(&self, gateway: Option<&Shared>) -> Vec<String> {
+        let entries = gateway.map(|gateway| gateway.registry().visible_to(&self.caller.principal));
+        entries.unwrap_or_default().iter().map(|entry| entry.name().to_string()).collect()
+    }
+
+    /// All servers that can be asked for something.
+    pub fn backends(&self) -> Vec<Arc<Backend>> {
+        let Some(gateway) = self.gateway.upgrade().filter(|_| !self.is_ended()) else { return Vec::new() };
+        let entries = gateway.registry().visible_to(&self.caller.principal);
+        entries.iter().map(|entry| self.backend_of(&gateway, entry)).collect()
+    }
+
+    fn backend_of(&self, gateway: &Arc<Shared>, entry: &Arc<Entry>) -> Arc<Backend> {
+        let mut backends = self.backends.lock();
+        if let Some(known) = backends.get(entry.name().as_str())
+            && Arc::ptr_eq(known.entry(), entry)
+        {
+            return known.clone();
+        }
+        let make = || Backend::new(gateway, entry, self.ourselves(gateway));
+        let backend = match entry.spec().isolation {
+            Isolation::Session => make(),
+            Isolation::Shared => {
+                entry.backends.lock().entry(self.caller.principal.clone()).or_insert_with(make).clone()
+            }
+        };
+        backend.join(self.number, self.itself());
+        backends.insert(entry.name().as_str().into(), backend.clone());
+        // Removed since it was looked up: whoever removed it has not seen this one.
+        if !gateway.registry().holds(entry) {
+            backends.remove(entry.name().as_str());
+            let gone = backend.clone();
+            gateway.tasks().spawn(async move { gone.dismiss(REMOVED, None).await });
+        }
+        backend
+    }
+
+    fn ourselves(&self, gateway: &Shared) -> Ourselves {
+        Ourselves::new(&self.caller.principal, self.caller.era(), gateway.policy().ask != AskMode::Never)
+    }
+
+    /// Connects to what is defined, without waiting: servers over HTTP at once, processes at once if nothing is known of
+    /// them, else when they are first used.
+    pub(crate) fn connect_all(&self) {
+        for backend in self.backends() {
+            let entry = backend.entry();
+            if entry.is_http() || entry.known.lock().is_none() {
+                backend.want();
+            }
+        }
+    }
+
+    /// Defines a server and connects this session to it. A definition that does not work is not kept.
+    pub fn add_server(self: &Arc<Self>, spec: ServerSpec) -> BoxFuture<'static, Result<Added, AddError>> {
+        let live = self.clone();
+        Box::pin(async move {
+            let Some(gateway) = live.gateway.upgrade() else {
+                return Err(AddError::Invalid("the gateway is shutting down".to_owned()));
+            };
+            live.check(&gateway, &spec).await?;
+            let who = &live.caller.principal;
+            let before = gateway.registry().find_folded(&spec.name);
+            if let Some(before) = &before {
+                if !before.is_visible_to(who) || before.name() != &spec.name {
+                    return Err(AddError::Invalid(format!("the name '{}' is taken", spec.name)));
+                }
+                if **before.spec() == spec {
+                    return live.connect_again(&gateway, before).await;
+                }
+            }
+            live.add_anew(&gateway, spec, before).await
+        })
+    }
+
+    /// The same definition once more: nothing changes but that this session is connected.
+    async fn connect_again(&self, gateway: &Arc<Shared>, entry: &Arc<Entry>) -> Result<Added, AddError> {
+        let backend = self.backend_of(gateway, entry);
+        let facts = backend.ready(ADD_MAX).await.map_err(AddError::Failed)?;
+        Ok(Added { view: backend.view(), facts, is_new: false })
+    }
+
+    async fn add_anew(
+        self: &Arc<Self>,
+        gateway: &Arc<Shared>,
+        spec: ServerSpec,
+        before: Option<Arc<Entry>>,
+    ) -> Result<Added, AddError> {
+        let scope = match &before {
+            Some(before) => before.scope.clone(),
+            None => Scope::Principal(self.caller.principal.clone()),
+        };
+        let by = Some(Text::from(self.hash.as_str()));
+        let entry = Entry::new(spec, gateway.environment(), scope, self.now(), by)
+            .map_err(|error| AddError::Invalid(error.to_string()))?;
+        // Tried before anybody else sees it.
+        let trial = Backend::new(gateway, &entry, self.ourselves(gateway));
+        trial.join(self.number, self.itself());
+        trial.try_out();
+        let facts = match trial.ready(ADD_MAX).await {
+            Ok(facts) => facts,
+            Err(unavailable) => {
+                trial.leave(self.number).await;
+                return Err(AddError::Failed(unavailable));
+            }
+        };
+        let replaced = gateway.registry().put(entry.clone());
+        let replaced = match replaced {
+            Ok(replaced) => replaced,
+            Err(most) => {
+                trial.leave(self.number).await;
+                return Err(AddError::Invalid(format!("{most} servers are defined already; remove one first")));
+            }
+        };
+        if entry.spec().isolation == Isolation::Shared {
+            entry.backends.lock().insert(self.caller.principal.clone(), trial.clone());
+        }
+        let old = self.backends.lock().insert(entry.name().as_str().into(), trial.clone());
+        if let Some(old) = old {
+            old.dismiss(REDEFINED, Some(self.number)).await;
+        }
+        if let Some(replaced) = &replaced {
+            gateway.dismiss(replaced, REDEFINED, Some(self.number)).await;
+        }
+        self.announce(gateway, &entry, replaced.is_some());
+        Ok(Added { view: trial.view(), facts, is_new: replaced.is_none() })
+    }
+
+    /// Tells the other sessions of a server.
+    fn announce(&self, gateway: &Arc<Shared>, entry: &Arc<Entry>, updated: bool) {
+        let (target, transport, by) = (entry.place(), entry.transport(), entry.added_by.clone());
+        tracing::info!(server = %entry.name(), updated, "server_config_{}", if updated { "updated" } else { "added" });
+        let event = Happening::ServerAdded { target, transport, by, updated };
+        gateway.broadcast(entry, &event, Some(self.number));
+    }
+
+    /// Whether this client may define such a server.
+    async fn check(&self, gateway: &Shared, spec: &ServerSpec) -> Result<(), AddError> {
+        match &spec.target {
+            Target::Child { .. } if !gateway.policy().allow_spawn => Err(AddError::Forbidden(
+                "starting programs over HTTP is off; start landbridge with --allow-stdio-spawn to allow it, or put the \
+                 server into the config file"
+                    .to_owned(),
+            )),
+            Target::Http { url, .. } => reach::check(url).await.map_err(AddError::Forbidden),
+            Target::Child { .. } => Ok(()),
+            Target::Embedded(_) => Err(AddError::Invalid("no such kind of server".to_owned())),
+        }
+    }
+
+    /// Removes a server from every session.
+    pub fn remove_server(self: &Arc<Self>, name: &str) -> BoxFuture<'static, Result<(), NoServer>> {
+        let (live, name) = (self.clone(), name.to_owned());
+        Box::pin(async move {
+            let gateway = live.gateway.upgrade();
+            let entry = gateway.as_ref().and_then(|gateway| gateway.registry().find(&name, &live.caller.principal));
+            let (Some(gateway), Some(entry)) = (gateway, entry) else {
+                return Err(NoServer { servers: live.names(live.gateway.upgrade().as_deref()), name });
+            };
+            if !gateway.registry().remove(&entry) {
+                return Err(NoServer { servers: live.names(Some(&gateway)), name });
+            }
+            tracing::info!(server = %entry.name(), "server_config_removed");
+            gateway.dismiss(&entry, REMOVED, None).await;
+            let event = Happening::ServerRemoved { by: Some(Text::from(live.hash.as_str())) };
+            gateway.broadcast(&entry, &event, None);
+            gateway.forget_server(&entry);
+            Ok(())
+        })
+    }
+
+    /// Closes the connection to a server, whatever its state, and makes it anew.
+    pub fn reconnect_server(self: &Arc<Self>, name: &str) -> BoxFuture<'static, Result<(), ReconnectError>> {
+        let backend = self.backend(name);
+        Box::pin(async move {
+            let backend = backend.map_err(ReconnectError::NoServer)?;
+            backend.reconnect(RECONNECT_MAX).await.map_err(ReconnectError::Failed)
+        })
+    }
+
+    /// Takes a backend out that was dismissed.
+    pub(crate) fn take_backend(&self, entry: &Arc<Entry>) -> Option<Arc<Backend>> {
+        let mut backends = self.backends.lock();
+        let same = backends.get(entry.name().as_str()).is_some_and(|backend| Arc::ptr_eq(backend.entry(), entry));
+        if same { backends.remove(entry.name().as_str()) } else { None }
+    }
+
+    /// Whether it belongs to this principal.
+    pub(crate) fn belongs_to(&self, who: &Principal) -> bool {
+        self.caller.principal == *who
+    }
+}

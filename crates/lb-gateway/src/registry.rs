@@ -1,0 +1,183 @@
+//! The servers that are defined, who may see them, and the connections that several share.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use lb_backend::{ConnectError, Environment, Server};
+use lb_exchange::{Principal, ServerName, ServerSpec, Target};
+use lb_session::Moment;
+use lb_wire::{Raw, Text};
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::Semaphore;
+
+use crate::link::Link;
+use crate::live::{Backend, Known};
+use crate::share::Share;
+
+/// Who sees a server, and who may remove it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Everybody: it came from a file or the command line.
+    All,
+    /// The sessions of whoever added it.
+    Principal(Principal),
+}
+
+/// Sessions share a connection when principal and declared capabilities are the same.
+pub type ShareKey = (Principal, Vec<u8>);
+
+/// One defined server and the connections that sessions share.
+pub struct Entry {
+    /// The server.
+    pub server: Arc<Server>,
+    /// Who sees it.
+    pub scope: Scope,
+    /// Since when it is defined.
+    pub added_at: Moment,
+    /// The session that defined it, as it is shown.
+    pub added_by: Option<Text>,
+    /// Connections of modern clients, by principal.
+    pub modern: Mutex<HashMap<Principal, Arc<Link>>>,
+    /// Connections that legacy sessions share: of one principal, with the same capabilities.
+    pub shared: Mutex<HashMap<ShareKey, Arc<Share>>>,
+    /// Backends that sessions of the tools surface share.
+    pub backends: Mutex<HashMap<Principal, Arc<Backend>>>,
+    /// What the server listed last, in whichever session.
+    pub known: Mutex<Option<Arc<Known>>>,
+    /// Attempts to connect over HTTP at one time.
+    pub attempts: Semaphore,
+}
+
+/// Attempts to connect to one URL at one time, over all sessions.
+const ATTEMPTS_MAX: usize = 4;
+
+impl Entry {
+    /// A server of this definition.
+    ///
+    /// # Errors
+    /// It can never be reached.
+    pub fn new(
+        spec: ServerSpec,
+        environment: &Environment,
+        scope: Scope,
+        added_at: Moment,
+        added_by: Option<Text>,
+    ) -> Result<Arc<Self>, ConnectError> {
+        let server = Server::new(Arc::new(spec), environment.clone())?;
+        let (modern, shared, backends, known) = Default::default();
+        let attempts = Semaphore::new(ATTEMPTS_MAX);
+        Ok(Arc::new(Self { server, scope, added_at, added_by, modern, shared, backends, known, attempts }))
+    }
+
+    /// Its definition.
+    pub fn spec(&self) -> &Arc<ServerSpec> {
+        self.server.spec()
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &ServerName {
+        &self.spec().name
+    }
+
+    /// Whether it is reached over HTTP.
+    pub fn is_http(&self) -> bool {
+        matches!(self.spec().target, Target::Http { .. })
+    }
+
+    /// How it is reached, in a word.
+    pub fn transport(&self) -> &'static str {
+        if self.is_http() { "http" } else { "stdio" }
+    }
+
+    /// Where it is, as an event says it.
+    pub fn place(&self) -> Raw {
+        match &self.spec().target {
+            Target::Child { command, .. } => Raw::string(command),
+            target => Raw::string(&target.address()),
+        }
+    }
+
+    /// Whether this principal may use it.
+    pub fn is_visible_to(&self, who: &Principal) -> bool {
+        match &self.scope {
+            Scope::All => true,
+            Scope::Principal(owner) => owner == who,
+        }
+    }
+
+    /// The connections that do not belong to one session.
+    pub fn links(&self) -> Vec<Arc<Link>> {
+        let modern = self.modern.lock().values().cloned().collect::<Vec<_>>();
+        let shared = self.shared.lock().values().map(|share| share.link().clone()).collect::<Vec<_>>();
+        modern.into_iter().chain(shared).collect()
+    }
+}
+
+/// All defined servers, in the order in which they were defined.
+#[derive(Default)]
+pub struct Registry(RwLock<Vec<Arc<Entry>>>);
+
+/// Servers that one gateway knows at most.
+const SERVERS_MAX: usize = 1000;
+
+impl Registry {
+    /// Adds a server, or puts it in the place of the one of the same name, which is given back.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn put(&self, entry: Arc<Entry>) -> Result<Option<Arc<Entry>>, usize> {
+        let mut entries = self.0.write();
+        let same = |known: &Arc<Entry>| known.name().folded() == entry.name().folded();
+        let count = entries.len();
+        match entries.iter_mut().find(|known| same(known)) {
+            Some(known) => Ok(Some(std::mem::replace(known, entry))),
+            None if SERVERS_MAX <= count => Err(SERVERS_MAX),
+            None => {
+                entries.push(entry);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Takes out exactly this one; false when it is no longer there.
+    pub fn remove(&self, entry: &Arc<Entry>) -> bool {
+        let mut entries = self.0.write();
+        let before = entries.len();
+        entries.retain(|known| !Arc::ptr_eq(known, entry));
+        entries.len() != before
+    }
+
+    /// Whether exactly this one is still defined.
+    pub fn holds(&self, entry: &Arc<Entry>) -> bool {
+        self.0.read().iter().any(|known| Arc::ptr_eq(known, entry))
+    }
+
+    /// The server of this name, as this principal sees it.
+    pub fn find(&self, name: &str, who: &Principal) -> Option<Arc<Entry>> {
+        self.0.read().iter().find(|entry| entry.name().as_str() == name && entry.is_visible_to(who)).cloned()
+    }
+
+    /// The server of a name that differs at most in case, whoever may see it.
+    pub fn find_folded(&self, name: &ServerName) -> Option<Arc<Entry>> {
+        let folded = name.folded();
+        self.0.read().iter().find(|entry| entry.name().folded() == folded).cloned()
+    }
+
+    /// All that this principal sees.
+    pub fn visible_to(&self, who: &Principal) -> Vec<Arc<Entry>> {
+        self.0.read().iter().filter(|entry| entry.is_visible_to(who)).cloned().collect()
+    }
+
+    /// All of them.
+    pub fn all(&self) -> Vec<Arc<Entry>> {
+        self.0.read().clone()
+    }
+
+    /// The only one, if there is one.
+    pub fn only(&self) -> Option<Arc<Entry>> {
+        match self.0.read().as_slice() {
+            [only] => Some(only.clone()),
+            _ => None,
+        }
+    }
+}
