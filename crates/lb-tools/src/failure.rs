@@ -1,0 +1,73 @@
+//! What a tool says when it cannot do what it was asked.
+
+use lb_exchange::ErrorBody;
+use lb_gateway::{NoServer, Unavailable};
+use lb_session::Moment;
+use lb_wire::Raw;
+use lb_wire::compose::Object;
+
+pub(crate) const SESSION_NOT_FOUND: &str = "TOOL_ERR_SESSION_NOT_FOUND";
+pub(crate) const SERVER_NOT_FOUND: &str = "TOOL_ERR_SERVER_NOT_FOUND";
+pub(crate) const EXECUTION_FAILED: &str = "TOOL_ERR_EXECUTION_FAILED";
+pub(crate) const TIMEOUT: &str = "TOOL_ERR_TIMEOUT";
+pub(crate) const INVALID_ARGUMENT: &str = "INVALID_ARGUMENT";
+pub(crate) const TASK_NOT_FOUND: &str = "TASK_NOT_FOUND";
+pub(crate) const REQUEST_NOT_FOUND: &str = "REQUEST_NOT_FOUND";
+pub(crate) const TIMER_NOT_FOUND: &str = "TIMER_NOT_FOUND";
+pub(crate) const LIMIT_EXCEEDED: &str = "LIMIT_EXCEEDED";
+pub(crate) const NOT_SUPPORTED: &str = "NOT_SUPPORTED";
+pub(crate) const FORBIDDEN: &str = "FORBIDDEN";
+
+/// A failure: a code for programs, a message for whoever reads it, and facts that help.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
+    pub(crate) details: Option<Raw>,
+}
+
+impl Failure {
+    pub(crate) fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), details: None }
+    }
+
+    /// With facts: an object.
+    pub(crate) fn with(mut self, details: Raw) -> Self {
+        self.details = Some(details);
+        self
+    }
+
+    /// A server that nobody defined.
+    pub(crate) fn no_server(error: &NoServer) -> Self {
+        let details = Object::new().text("server", &error.name).raw("servers", &Raw::value(&error.servers)).finish();
+        Self::new(SERVER_NOT_FOUND, error.to_string()).with(details)
+    }
+
+    /// A server that cannot be reached at the moment.
+    pub(crate) fn unavailable(server: &str, why: &Unavailable, now: Moment) -> Self {
+        let details = Object::new().text("server", server).text("status", why.status.as_str());
+        let details = match why.attempt {
+            Some(attempt) => details.number("attempt", attempt),
+            None => details,
+        };
+        let details = match why.next_retry {
+            Some(at) => details.number("nextRetryMs", millis(at.saturating_sub(now.unix))),
+            None => details,
+        };
+        let details = details.maybe_text("lastError", why.last_error.as_deref()).finish();
+        Self::new(why.code, why.message.clone()).with(details)
+    }
+
+    /// What a server, or the way to it, answered instead of a result.
+    pub(crate) fn refused(error: &ErrorBody) -> Self {
+        let message = error.raw.member("message").and_then(|text| text.to_text().map(|text| text.into_owned()));
+        let message = message.unwrap_or_else(|| "the server answered with an error".into());
+        let details = Object::new().number("code", error.code).maybe("data", error.raw.member("data").as_ref());
+        Self::new(lb_gateway::error_code(error), message).with(details.finish())
+    }
+}
+
+/// A time as programs read it.
+pub(crate) fn millis(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

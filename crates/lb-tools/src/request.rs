@@ -1,0 +1,79 @@
+//! One call of a tool of ours, and the session it belongs to.
+
+use std::sync::Arc;
+
+use lb_exchange::Caller;
+use lb_gateway::{Backend, Live, Visitor};
+use lb_session::Moment;
+use lb_wire::Raw;
+use lb_wire::revision::{Era, Revision};
+
+use crate::args::{Args, Checked};
+use crate::asked::AskedBy;
+use crate::catalog::Tool;
+use crate::failure::{self, Failure};
+
+/// A call, with everything that its tool may need.
+pub(crate) struct Request {
+    pub(crate) seen: Seen,
+    pub(crate) args: Args,
+    /// Under which the client wants to hear of progress.
+    pub(crate) token: Option<Raw>,
+    /// Which task asked what, in all sessions.
+    pub(crate) asked: Arc<AskedBy>,
+}
+
+/// Who asked for what: all that it takes to word the answer.
+#[derive(Clone)]
+pub(crate) struct Seen {
+    pub(crate) tool: &'static Tool,
+    pub(crate) live: Arc<Live>,
+    pub(crate) caller: Arc<Caller>,
+}
+
+impl Request {
+    pub(crate) fn live(&self) -> &Arc<Live> {
+        &self.seen.live
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        self.seen.live.now()
+    }
+
+    /// The server that the argument `name` names.
+    pub(crate) fn backend(&self, name: &str) -> Checked<Arc<Backend>> {
+        let server = self.args.text(name)?;
+        self.backend_of(&server)
+    }
+
+    /// The server of this name.
+    pub(crate) fn backend_of(&self, server: &str) -> Checked<Arc<Backend>> {
+        self.live().backend(server).map_err(|error| Failure::no_server(&error))
+    }
+}
+
+impl Seen {
+    pub(crate) fn revision(&self) -> Revision {
+        self.caller.revision
+    }
+
+    /// Whether the client has to pass a session on by itself.
+    pub(crate) fn is_modern(&self) -> bool {
+        self.caller.era() == Era::Modern
+    }
+}
+
+/// The session of a call: that of the seat, the one that is named, or the default one.
+pub(crate) fn session(who: Visitor, caller: &Arc<Caller>, args: &Args) -> Checked<Arc<Live>> {
+    let gateway = match who {
+        Visitor::Seated(live) => return Ok(live),
+        Visitor::Modern(gateway) => gateway,
+    };
+    match args.maybe_text("session")? {
+        Some(handle) => gateway.session(&handle, &caller.principal).ok_or_else(|| {
+            let message = "Session not found: it has ended or never was; leave 'session' out to use the default one";
+            Failure::new(failure::SESSION_NOT_FOUND, message)
+        }),
+        None => Ok(gateway.default_session(caller)),
+    }
+}

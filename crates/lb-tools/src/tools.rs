@@ -1,0 +1,35 @@
+//! The tools, one file each.
+
+pub(crate) mod add_server;
+pub(crate) mod await_activity;
+pub(crate) mod cancel_elicitation_request;
+pub(crate) mod cancel_sampling_request;
+pub(crate) mod cancel_task;
+pub(crate) mod complete;
+pub(crate) mod delete_timer;
+pub(crate) mod execute_tool;
+pub(crate) mod get_elicitations;
+pub(crate) mod get_logs;
+pub(crate) mod get_notifications;
+pub(crate) mod get_prompt;
+pub(crate) mod get_sampling_requests;
+pub(crate) mod get_server_status;
+pub(crate) mod get_task;
+pub(crate) mod get_task_result;
+pub(crate) mod get_timer;
+pub(crate) mod list_prompts;
+pub(crate) mod list_resource_templates;
+pub(crate) mod list_resources;
+pub(crate) mod list_servers;
+pub(crate) mod list_tasks;
+pub(crate) mod list_timers;
+pub(crate) mod list_tools;
+pub(crate) mod read_resource;
+pub(crate) mod reconnect_server;
+pub(crate) mod remove_server;
+pub(crate) mod respond_to_elicitation;
+pub(crate) mod respond_to_sampling;
+pub(crate) mod set_log_level;
+pub(crate) mod set_timer;
+pub(crate) mod subscribe_resource;
+pub(crate) mod unsubscribe_resource;

@@ -1,0 +1,138 @@
+//! `add_server`: defines a server and connects to it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lb_exchange::{Restart, Secret, ServerName, ServerSpec, Target};
+use lb_gateway::{AddError, Added};
+use lb_wire::compose::Object;
+
+use crate::args::{Args, Checked, refuse};
+use crate::catalog::{Hints, Run, Tool};
+use crate::failure::{self, Failure};
+use crate::reply::Reply;
+use crate::request::Request;
+
+pub(crate) static TOOL: Tool = Tool {
+    name: "add_server",
+    title: "Add a server",
+    description: "Connect to another MCP server: by 'url' (HTTP) or by 'command' (a local program that speaks MCP on \
+                  stdin and stdout). Give exactly one of the two. Returns what the server can do; call list_tools \
+                  next. Adding the same name again replaces the definition.",
+    operation: "add server",
+    input: r#"{
+        "name": { "type": "string", "pattern": "^[A-Za-z0-9_-]{1,32}$", "description": "Your name for the server" },
+        "url": { "type": "string", "maxLength": 8192, "description": "http(s) URL of its MCP endpoint" },
+        "headers": { "type": "object", "additionalProperties": { "type": "string" }, "description": "HTTP headers to send, such as Authorization" },
+        "command": { "type": "string", "description": "Program to start, such as npx" },
+        "args": { "type": "array", "items": { "type": "string" }, "description": "Its arguments" },
+        "env": { "type": "object", "additionalProperties": { "type": "string" }, "description": "Environment variables to add" },
+        "cwd": { "type": "string", "description": "Folder to start it in" },
+        "restartConfig": {
+            "type": "object",
+            "description": "What a crash of the program leads to",
+            "properties": {
+                "enabled": { "type": "boolean", "default": true, "description": "Start it again" },
+                "maxAttempts": { "type": "integer", "minimum": 0, "maximum": 1000, "default": 5, "description": "Attempts before giving up" },
+                "baseDelayMs": { "type": "integer", "minimum": 0, "maximum": 3600000, "default": 1000, "description": "First wait" },
+                "maxDelayMs": { "type": "integer", "minimum": 0, "maximum": 3600000, "default": 60000, "description": "Longest wait" },
+                "backoffMultiplier": { "type": "number", "minimum": 1, "maximum": 100, "default": 2, "description": "Growth of the wait" }
+            }
+        }
+    }"#,
+    required: &["name"],
+    output: Some(
+        r#"{
+        "name": { "type": "string" }, "transport": { "type": "string" }, "status": { "type": "string" },
+        "capabilities": { "type": "object" }, "serverInfo": { "type": "object" },
+        "protocolVersion": { "type": "string" }, "toolCount": { "type": "integer" }, "session": { "type": "string" }
+    }"#,
+    ),
+    hints: Hints::Adds,
+    run: Run::Waits(|request| Box::pin(async move { run(request).await.into() })),
+};
+
+const EITHER: &str = "Provide either 'url' (an HTTP server) or 'command' (a program to start)";
+const WAIT_MS_MAX: u64 = 3_600_000;
+
+async fn run(request: Request) -> Checked<Reply> {
+    let spec = spec(&request.args)?;
+    let shown = shown(&spec.target);
+    request.live().remember();
+    match request.live().add_server(spec.clone()).await {
+        Ok(added) => Ok(reply(&added, &shown)),
+        Err(AddError::Forbidden(message)) => Err(Failure::new(failure::FORBIDDEN, message)),
+        Err(AddError::Invalid(message)) => Err(Failure::new(failure::INVALID_ARGUMENT, message)),
+        Err(AddError::Failed(why)) => Err(Failure::unavailable(spec.name.as_str(), &why, request.now())),
+    }
+}
+
+fn reply(added: &Added, shown: &str) -> Reply {
+    let (view, facts) = (&added.view, &added.facts);
+    let flags = facts.flags();
+    let structured = Object::new()
+        .text("name", &view.name)
+        .text("transport", view.transport)
+        .text("status", view.status.as_str())
+        .raw("capabilities", &flags)
+        .maybe("serverInfo", facts.server_info.as_ref())
+        .text("protocolVersion", facts.revision.as_str())
+        .number("toolCount", facts.tool_count)
+        .finish();
+    let sentence = format!("Connected to server '{}' at {shown}\nCapabilities: {}", &*view.name, flags.as_str());
+    Reply::said(&sentence, structured).with_session()
+}
+
+/// Where a server is, for whoever has just said so.
+fn shown(target: &Target) -> String {
+    match target {
+        Target::Child { command, args, .. } if !args.is_empty() => format!("stdio://{command} {}", args.join(" ")),
+        Target::Child { .. } | Target::Http { .. } | Target::Embedded(_) => target.address(),
+    }
+}
+
+/// The definition that the arguments make.
+fn spec(args: &Args) -> Checked<ServerSpec> {
+    let name =
+        ServerName::parse(&args.text("name")?).map_err(|error| refuse("name", &format!("is no good: {error}")))?;
+    let restart = restart(args)?;
+    let target = match (args.maybe_text("url")?, args.maybe_text("command")?) {
+        (Some(_), Some(_)) => return Err(Failure::new(failure::INVALID_ARGUMENT, format!("{EITHER}, not both"))),
+        (None, None) => return Err(Failure::new(failure::INVALID_ARGUMENT, format!("{EITHER}; neither was given"))),
+        (Some(url), None) => {
+            let headers = secrets(args, "headers")?;
+            Target::http(url, headers).map_err(|error| refuse("url", &format!("is no good: {error}")))?
+        }
+        (None, Some(command)) => Target::Child {
+            command,
+            args: args.texts("args")?.unwrap_or_default(),
+            env: secrets(args, "env")?,
+            cwd: args.maybe_text("cwd")?.map(PathBuf::from),
+            inherit_env: false,
+        },
+    };
+    Ok(ServerSpec { restart, ..ServerSpec::new(name, target) })
+}
+
+fn secrets(args: &Args, name: &str) -> Checked<Vec<(String, Secret)>> {
+    let pairs = args.text_map(name)?.unwrap_or_default();
+    Ok(pairs.into_iter().map(|(key, value)| (key, Secret::new(value))).collect())
+}
+
+fn restart(args: &Args) -> Checked<Restart> {
+    let default = Restart::default();
+    let Some(given) = args.group("restartConfig")? else { return Ok(default) };
+    let wait = |name, default: Duration| Ok(given.millis(name, 0..=WAIT_MS_MAX)?.unwrap_or(default));
+    let attempts = given.integer("maxAttempts", 0..=1_000)?.and_then(|count| u32::try_from(count).ok());
+    Ok(Restart {
+        enabled: given.flag("enabled", default.enabled)?,
+        attempts_max: attempts.unwrap_or(default.attempts_max),
+        delay_first: wait("baseDelayMs", default.delay_first)?,
+        delay_max: wait("maxDelayMs", default.delay_max)?,
+        delay_factor: given.number("backoffMultiplier", 1.0..=100.0)?.unwrap_or(default.delay_factor),
+        healthy_after: default.healthy_after,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,149 @@
+//! `await_activity`: waits until something happens.
+
+use std::future::poll_fn;
+use std::time::Duration;
+
+use lb_session::{Event, Filter, Gap, Session, Taken, Task, event_json};
+use lb_wire::Raw;
+use lb_wire::compose::{Object, array};
+
+use crate::args::{Checked, refuse};
+use crate::catalog::{Hints, Run, Tool};
+use crate::failure::{self, Failure};
+use crate::reply::Reply;
+use crate::request::Request;
+
+pub(crate) static TOOL: Tool = Tool {
+    name: "await_activity",
+    title: "Wait for activity",
+    description: "Wait until something happens: a task ends, a server asks something, a resource changes, a timer \
+                  fires, a server comes or goes. Returns at once if events already wait, else at the first one or at \
+                  the timeout. Returns {triggers, events, pending_server, pending_client, last_event_id}; each event \
+                  is told once.",
+    operation: "await activity",
+    input: r#"{
+        "timeout_ms": { "type": "integer", "minimum": 100, "maximum": 900000, "default": 30000, "description": "Longest wait" },
+        "last_event_id": { "type": "string", "description": "Last event you processed: older ones are acknowledged, later ones are sent again" }
+    }"#,
+    required: &[],
+    output: Some(
+        r#"{
+        "triggers": { "type": "array" }, "triggered_by": { "type": "string" }, "events": { "type": "array" },
+        "dropped": { "type": "object" }, "pending_server": { "type": "array" }, "pending_client": { "type": "object" },
+        "last_event_id": { "type": "string" }, "session": { "type": "string" }
+    }"#,
+    ),
+    hints: Hints::Takes,
+    run: Run::Listens(|request| Box::pin(async move { run(request).await.into() })),
+};
+
+const WAIT: Duration = Duration::from_secs(30);
+/// Bytes of events in one reply; the others come with the next.
+const BYTES_MAX: usize = 1 << 20;
+
+/// Why the wait is over.
+enum Why {
+    Immediate,
+    Event,
+    Timeout,
+    Shutdown,
+}
+
+async fn run(request: Request) -> Checked<Reply> {
+    let within = request.args.millis("timeout_ms", 100..=900_000)?.unwrap_or(WAIT);
+    let cell = request.live().cell();
+    let mut watch = cell.watch_activity().map_err(|error| Failure::new(failure::LIMIT_EXCEEDED, error.to_string()))?;
+    let first = match request.args.maybe_text("last_event_id")? {
+        Some(id) => cell.with(|session| session.events.after(&id)).map_err(|_| {
+            refuse("last_event_id", "names no event of this session; leave it out to get what you have not had")
+        })?,
+        None => cell.with(take),
+    };
+    if !first.events.is_empty() || first.gap.is_some() {
+        return Ok(reply(&request, &Why::Immediate, first));
+    }
+    let happens = poll_fn(|cx| {
+        watch.poll(cx, |session| {
+            if session.is_closed() {
+                return Some(None);
+            }
+            let taken = take(session);
+            (!taken.events.is_empty()).then_some(Some(taken))
+        })
+    });
+    let (why, taken) = match tokio::time::timeout(within, happens).await {
+        Ok(Some(taken)) => (Why::Event, taken),
+        Ok(None) => (Why::Shutdown, Taken::default()),
+        Err(_) => (Why::Timeout, Taken::default()),
+    };
+    Ok(reply(&request, &why, taken))
+}
+
+fn take(session: &mut Session) -> Taken {
+    let items_max = session.limits().events_max;
+    session.events.take(&Filter::All, items_max, BYTES_MAX)
+}
+
+fn reply(request: &Request, why: &Why, taken: Taken) -> Reply {
+    let first = taken.events.first();
+    let (trigger, by) = trigger(why, first.map(|event| &**event));
+    let events: Vec<Raw> =
+        taken.dropped.iter().chain(taken.events.iter().map(|event| &**event)).map(event_json).collect();
+    let body = Object::new()
+        .raw("triggers", &array(std::iter::once(&trigger)))
+        .text("triggered_by", by)
+        .raw("events", &array(events.iter()))
+        .maybe("dropped", taken.gap.map(dropped).as_ref());
+    let last = taken.events.last().map(|event| event.id);
+    let body = request.live().cell().with(|session| {
+        let cursor = session.events.cursor().or(last).map(|id| id.to_string());
+        let none = || Raw::from_static(r#"{"sampling":0,"elicitation":0,"elicitations":[],"sampling_requests":[]}"#);
+        let pending = session.pending_client(session.limits().context_pending_max, true).unwrap_or_else(none);
+        body.raw("pending_server", &pending_server(session))
+            .raw("pending_client", &pending)
+            .maybe_text("last_event_id", cursor.as_deref())
+    });
+    let body = if taken.remaining == 0 { body } else { body.number("events_remaining", taken.remaining) };
+    Reply::object(body.finish()).leasing(taken.lease).without_context().with_session()
+}
+
+/// What ended the wait, as a row and as one word.
+fn trigger(why: &Why, first: Option<&Event>) -> (Raw, &'static str) {
+    let row = |kind| Object::new().text("type", kind);
+    match (why, first) {
+        (Why::Event, Some(event)) => {
+            let kind = if event.kind == "server_disconnected" { event.kind } else { "event" };
+            (row(kind).text("server", &event.server).text("eventType", event.kind).finish(), event.kind)
+        }
+        (Why::Immediate, _) => (row("immediate").finish(), "existing_events"),
+        (Why::Timeout | Why::Event, _) => (row("timeout").finish(), "timeout"),
+        (Why::Shutdown, _) => (row("shutdown").finish(), "shutdown"),
+    }
+}
+
+fn dropped(gap: Gap) -> Raw {
+    let row = Object::new();
+    let row = match gap.count {
+        Some(count) => row.number("count", count),
+        None => row,
+    };
+    row.text("before", &gap.before.to_string()).finish()
+}
+
+/// What servers are working on, by server.
+fn pending_server(session: &Session) -> Raw {
+    let mut servers: Vec<&str> = Vec::new();
+    for task in session.working() {
+        if !servers.contains(&&**task.server()) {
+            servers.push(task.server());
+        }
+    }
+    let rows: Vec<Raw> = servers
+        .into_iter()
+        .map(|server| {
+            let tasks: Vec<Raw> = session.working_of(server).map(Task::brief).collect();
+            Object::new().text("server", server).raw("working_tasks", &array(tasks.iter())).finish()
+        })
+        .collect();
+    array(rows.iter())
+}

@@ -1,0 +1,64 @@
+//! `list_servers`: every server and how it is doing.
+
+use lb_gateway::ServerView;
+use lb_session::{Moment, rfc3339};
+use lb_wire::Raw;
+use lb_wire::compose::Object;
+
+use crate::catalog::{Hints, Run, Tool};
+use crate::failure::millis;
+use crate::fanout;
+use crate::reply::Reply;
+use crate::request::Request;
+
+pub(crate) static TOOL: Tool = Tool {
+    name: "list_servers",
+    title: "List servers",
+    description: "List the MCP servers you can reach through landbridge, with transport and status (connected, \
+                  not_connected, connecting, reconnecting, disconnected, error). Start here, then call list_tools to \
+                  see what they offer. A not_connected server connects at first use.",
+    operation: "list servers",
+    input: "{}",
+    required: &[],
+    output: Some(r#"{ "servers": { "type": "array", "items": { "type": "object" } } }"#),
+    hints: Hints::Reads,
+    run: Run::Now(run),
+};
+
+fn run(request: &Request) -> Reply {
+    let now = request.now();
+    let rows: Vec<Raw> = request.live().servers().iter().map(|view| row(view, now)).collect();
+    fanout::listed(request, "servers", &rows, &[], "No servers configured")
+}
+
+/// A server as it is listed. Its headers and the variables of its environment are not in the view.
+pub(crate) fn row(view: &ServerView, now: Moment) -> Raw {
+    let status = view.status.as_str();
+    let (connected, reconnecting) = (status == "connected", status == "reconnecting");
+    let since = view.connected_at.filter(|_| connected).map(rfc3339);
+    let mut row = Object::new()
+        .text("name", &view.name)
+        .text("url", &view.address)
+        .text("transport", view.transport)
+        .text("status", status)
+        .flag("connected", connected)
+        .maybe_text("connectedAt", since.as_deref())
+        .maybe_text("lastError", view.last_error.as_deref());
+    if let Some(attempt) = view.attempt.filter(|_| reconnecting) {
+        row = row.number("reconnectAttempt", attempt);
+    }
+    if let Some(at) = view.next_retry.filter(|_| reconnecting) {
+        row = row.number("nextRetryMs", millis(at.saturating_sub(now.unix)));
+    }
+    if let Some(healthy) = view.healthy.filter(|_| connected) {
+        row = row.text("healthStatus", if healthy { "healthy" } else { "degraded" });
+    }
+    if let Some(failures) = view.health_failures.filter(|_| connected) {
+        row = row.number("consecutiveHealthFailures", failures);
+    }
+    match view.pid {
+        Some(pid) => row.number("pid", pid),
+        None => row,
+    }
+    .finish()
+}

@@ -1,0 +1,55 @@
+//! `list_tools`: the tools of the servers.
+
+use lb_gateway::Listing;
+use lb_wire::Raw;
+use regex::{Regex, RegexBuilder};
+
+use crate::args::{Args, Checked, refuse};
+use crate::catalog::{Hints, Run, Tool};
+use crate::fanout;
+use crate::reply::Reply;
+use crate::request::Request;
+
+pub(crate) static TOOL: Tool = Tool {
+    name: "list_tools",
+    title: "List tools of servers",
+    description: "List the tools that the connected servers offer, with input schemas, as an array of {server, name, \
+                  description, inputSchema, ...}. Filter by regular expressions (unanchored, case-sensitive). Call one \
+                  with execute_tool, passing its server and name.",
+    operation: "list tools",
+    input: r#"{
+        "server": { "type": "string", "default": ".*", "description": "Regex for the server name" },
+        "tool": { "type": "string", "default": ".*", "description": "Regex for the tool name" }
+    }"#,
+    required: &[],
+    output: Some(
+        r#"{
+        "tools": { "type": "array", "items": { "type": "object" } },
+        "errors": { "type": "array", "items": { "type": "object" } }
+    }"#,
+    ),
+    hints: Hints::ReadsServers,
+    run: Run::Waits(|request| Box::pin(async move { run(request).await.into() })),
+};
+
+/// Memory that a compiled pattern may take.
+const PATTERN_BYTES_MAX: usize = 1 << 20;
+
+async fn run(request: Request) -> Checked<Reply> {
+    let (servers, tools) = (pattern(&request.args, "server")?, pattern(&request.args, "tool")?);
+    let matches = |pattern: &Option<Regex>, text: &str| pattern.as_ref().is_none_or(|regex| regex.is_match(text));
+    let lists = fanout::ask(&request, Listing::Tools, |name| matches(&servers, name)).await;
+    let named = |row: &Raw| row.member("name").is_some_and(|name| matches(&tools, &name.to_text().unwrap_or_default()));
+    let rows: Vec<Raw> = lists
+        .rows
+        .iter()
+        .flat_map(|(server, rows)| rows.iter().filter(|row| named(row)).map(|row| fanout::labelled(server, row)))
+        .collect();
+    Ok(fanout::listed(&request, "tools", &rows, &lists.errors, "No tools available"))
+}
+
+fn pattern(args: &Args, name: &str) -> Checked<Option<Regex>> {
+    let Some(text) = args.maybe_text(name)? else { return Ok(None) };
+    let regex = RegexBuilder::new(&text).size_limit(PATTERN_BYTES_MAX).build();
+    regex.map(Some).map_err(|error| refuse(name, &format!("is no regular expression: {error}")))
+}

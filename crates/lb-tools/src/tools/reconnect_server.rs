@@ -1,0 +1,43 @@
+//! `reconnect_server`: a fresh connection, whatever state the old one is in.
+
+use lb_gateway::ReconnectError;
+use lb_wire::compose::Object;
+
+use crate::args::Checked;
+use crate::catalog::{Hints, Run, Tool};
+use crate::failure::Failure;
+use crate::reply::Reply;
+use crate::request::Request;
+
+pub(crate) static TOOL: Tool = Tool {
+    name: "reconnect_server",
+    title: "Reconnect a server",
+    description: "Close the connection to a server (restarting its program, if it has one) and connect again now. Use \
+                  it when a server hangs or keeps failing; running tasks of that server fail.",
+    operation: "reconnect server",
+    input: r#"{ "name": { "type": "string", "description": "Name of the server" } }"#,
+    required: &["name"],
+    output: Some(
+        r#"{
+        "name": { "type": "string" }, "status": { "type": "string" },
+        "attemptsTaken": { "type": "integer" }, "forced": { "type": "boolean" }
+    }"#,
+    ),
+    hints: Hints::Acts,
+    run: Run::Waits(|request| Box::pin(async move { run(request).await.into() })),
+};
+
+async fn run(request: Request) -> Checked<Reply> {
+    let name = request.args.text("name")?;
+    request.live().reconnect_server(&name).await.map_err(|error| match error {
+        ReconnectError::NoServer(error) => Failure::no_server(&error),
+        ReconnectError::Failed(why) => Failure::unavailable(&name, &why, request.now()),
+    })?;
+    let structured = Object::new()
+        .text("name", &name)
+        .text("status", "connected")
+        .number("attemptsTaken", 0)
+        .flag("forced", true)
+        .finish();
+    Ok(Reply::said(&format!("Reconnected to server '{name}'"), structured))
+}

@@ -1,0 +1,29 @@
+//! `remove_server`: forgets a server.
+
+use lb_wire::compose::Object;
+
+use crate::args::Checked;
+use crate::catalog::{Hints, Run, Tool};
+use crate::failure::Failure;
+use crate::reply::Reply;
+use crate::request::Request;
+
+pub(crate) static TOOL: Tool = Tool {
+    name: "remove_server",
+    title: "Remove a server",
+    description: "Disconnect a server and forget its definition. Its running tasks fail and its open requests are \
+                  withdrawn. Use reconnect_server instead if it only misbehaves.",
+    operation: "remove server",
+    input: r#"{ "name": { "type": "string", "description": "Name of the server" } }"#,
+    required: &["name"],
+    output: Some(r#"{ "name": { "type": "string" }, "removed": { "type": "boolean" } }"#),
+    hints: Hints::Ends,
+    run: Run::Waits(|request| Box::pin(async move { run(request).await.into() })),
+};
+
+async fn run(request: Request) -> Checked<Reply> {
+    let name = request.args.text("name")?;
+    request.live().remove_server(&name).await.map_err(|error| Failure::no_server(&error))?;
+    let structured = Object::new().text("name", &name).flag("removed", true).finish();
+    Ok(Reply::said(&format!("Removed server '{name}'"), structured))
+}
