@@ -5,6 +5,7 @@ use lb_wire::Text;
 use super::*;
 
 const ID: &str = "01JZ0000000000000000000001";
+const MINUTE: Duration = Duration::from_secs(60);
 const OTHER: &str = "01JZ0000000000000000000002";
 
 fn id() -> Ulid {
@@ -30,12 +31,12 @@ fn reconnected(blip: bool, forced: bool) -> Happening {
     }))
 }
 
-/// Every type, its name and what it says, word for word.
-#[test]
-fn every_event_says_what_clients_expect() {
-    let minute = Duration::from_secs(60);
-    let raw = Raw::from_static;
-    let all = [
+/// An event, its type and what it says.
+type Told = (Happening, &'static str, &'static str);
+
+fn of_tasks() -> Vec<Told> {
+    let (minute, raw) = (MINUTE, Raw::from_static);
+    vec![
         (
             Happening::TaskCreated { task: id(), tool: tool(), args: raw(r#"{"a":1}"#), ttl: minute },
             "task_created",
@@ -71,6 +72,12 @@ fn every_event_says_what_clients_expect() {
             "task_expired",
             r#"{"taskId":"<id>","toolName":"read \"it\"","ttl":60000}"#,
         ),
+    ]
+}
+
+fn of_requests_and_timers() -> Vec<Told> {
+    let raw = Raw::from_static;
+    vec![
         (
             Happening::ElicitationRequest { request: id(), params: raw(r#"{"message":"who?"}"#) },
             "elicitation_request",
@@ -101,6 +108,22 @@ fn every_event_says_what_clients_expect() {
             "notification",
             r#"{"method":"notifications/x","count":3,"timestamp":"1970-01-01T00:01:00.000Z"}"#,
         ),
+        (
+            Happening::TimerExpired { timer: id(), message: "tea".into(), fired: 2, interval: true },
+            "timer_expired",
+            r#"{"timerId":"<id>","message":"tea","fireCount":2,"interval":true}"#,
+        ),
+        (
+            Happening::EventsDropped { count: 2, first: id(), last: Ulid::parse(OTHER).expect("an id") },
+            "events_dropped",
+            r#"{"count":2,"firstLostId":"<id>","lastLostId":"<other>"}"#,
+        ),
+    ]
+}
+
+fn of_servers() -> Vec<Told> {
+    let raw = Raw::from_static;
+    vec![
         (
             Happening::ServerConnected { capabilities: raw(r#"{"tools":{}}"#) },
             "server_connected",
@@ -163,22 +186,17 @@ fn every_event_says_what_clients_expect() {
             "server_restart_failed",
             r#"{"name":"files","error":"no","attempts":5}"#,
         ),
-        (
-            Happening::TimerExpired { timer: id(), message: "tea".into(), fired: 2, interval: true },
-            "timer_expired",
-            r#"{"timerId":"<id>","message":"tea","fireCount":2,"interval":true}"#,
-        ),
-        (
-            Happening::EventsDropped { count: 2, first: id(), last: Ulid::parse(OTHER).expect("an id") },
-            "events_dropped",
-            r#"{"count":2,"firstLostId":"<id>","lastLostId":"<other>"}"#,
-        ),
-    ];
+    ]
+}
+
+/// Every type, its name and what it says, word for word.
+#[test]
+fn every_event_says_what_clients_expect() {
     let mut kinds = BTreeSet::new();
-    for (what, kind, data) in all {
+    for (what, kind, data) in of_tasks().into_iter().chain(of_requests_and_timers()).chain(of_servers()) {
         assert_eq!(what.kind(), kind);
         let data = data.replace("<id>", ID).replace("<other>", OTHER);
-        assert_eq!(what.data("files", minute).as_str(), data, "{kind}");
+        assert_eq!(what.data("files", MINUTE).as_str(), data, "{kind}");
         kinds.insert(kind);
     }
     assert_eq!(kinds.len(), 22);

@@ -76,7 +76,8 @@ fn every_event_reaches_exactly_one_of_eight_waiters() {
                 std::thread::yield_now();
             }
         }
-        while had.load(Ordering::Acquire) < EVENTS {
+        // Whatever is lost is never had.
+        while had.load(Ordering::Acquire) < EVENTS && cell.with(|session| session.events.dropped_ever()) == 0 {
             std::thread::yield_now();
         }
         cell.with(|session| session.close(at(0)));
