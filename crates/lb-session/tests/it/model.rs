@@ -407,6 +407,7 @@ fn the_log_does_what_a_naive_one_does_in_a_fourth_quarter_of_histories() {
     run(3);
 }
 
+#[expect(clippy::print_stdout, reason = "a test says what it has tried")]
 fn run(quarter: u64) {
     let (mut counts, since) = (Counts::default(), Instant::now());
     let histories = HISTORIES / 4;
