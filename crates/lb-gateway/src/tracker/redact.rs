@@ -73,6 +73,10 @@ pub fn redacted_json(json: &str, bytes_max: usize) -> Box<str> {
 
 /// A text without what looks like a credential, such as `token=abc`, `Bearer abc` or `https://user:pass@host`.
 pub fn redacted_text(text: &str) -> Cow<'_, str> {
+    // Names of tools and prompts, which come with every request, are one word.
+    if text.chars().all(is_word) && !looks_credential(text) {
+        return text.into();
+    }
     let mut out = String::new();
     let (mut rest, mut hidden) = (text, false);
     // Whether what comes next is the value of a secret key, or follows `Bearer`.
