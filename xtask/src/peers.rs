@@ -21,6 +21,8 @@ enum Source {
     Npm(&'static [(&'static str, &'static str)]),
     /// PyPI packages with exact versions, in a virtual environment that is the peer's folder.
     Python(&'static [(&'static str, &'static str)]),
+    /// A Debian package, installed for the whole machine in the version that its release has.
+    Apt(&'static str),
     /// A crate that is linked into the tests; its version is what `Cargo.lock` says.
     Crate(&'static str),
 }
@@ -30,7 +32,7 @@ pub struct Peer {
     /// Its folder below [`folder`], and with `_` for `-` the module that holds its tests: `peer_KEY`.
     pub key: &'static str,
     source: Source,
-    /// What a test starts, relative to the peer's folder.
+    /// What a test starts, relative to the peer's folder or, for a Debian package, absolute.
     program: &'static str,
     /// What it is good for, for the listing.
     about: &'static str,
@@ -101,6 +103,18 @@ pub const PEERS: &[Peer] = &[
         program: "bin/python",
         about: "Python SDK 2.x, client and server, and mcp-server-time beside it in bin/",
     },
+    Peer {
+        key: "chromium",
+        source: Source::Apt("chromium-headless-shell"),
+        program: "/usr/bin/chromium-headless-shell",
+        about: "a browser without a window, for the pages",
+    },
+    Peer {
+        key: "playwright",
+        source: Source::Npm(&[("playwright-core", "1.65.0")]),
+        program: "node_modules/playwright-core/index.mjs",
+        about: "drives the browser",
+    },
     Peer { key: "rmcp", source: Source::Crate("rmcp"), program: "", about: "Rust SDK, linked into the tests" },
 ];
 
@@ -129,6 +143,7 @@ impl Peer {
             Source::Npm(packages) | Source::Python(packages) => {
                 packages.first().map(|(_, version)| (*version).to_owned()).unwrap_or_default()
             }
+            Source::Apt(package) => debian_version(package).unwrap_or_else(|| "not installed".into()),
             Source::Crate(name) => locked_version(name).unwrap_or_else(|| "not locked".into()),
         }
     }
@@ -137,6 +152,7 @@ impl Peer {
         match self.source {
             Source::Npm(packages) => install_npm(into, packages),
             Source::Python(packages) => install_python(into, packages),
+            Source::Apt(package) => install_debian(package, &into.join(self.program)),
             Source::Crate(_) => Ok(()),
         }
     }
@@ -146,6 +162,7 @@ impl Peer {
         match self.source {
             Source::Npm(packages) => format!("npm {packages:?}\n"),
             Source::Python(packages) => format!("pypi {packages:?}\n"),
+            Source::Apt(package) => format!("apt {package}\n"),
             Source::Crate(name) => format!("crate {name}\n"),
         }
     }
@@ -169,8 +186,9 @@ fn install_missing(peers: &[Peer], say: impl Fn(&str)) -> Result<PathBuf> {
     for peer in peers {
         let into = all.join(peer.key);
         let marker = into.join(".installed");
-        if matches!(peer.source, Source::Crate(_)) || fs::read_to_string(&marker).is_ok_and(|text| text == peer.stamp())
-        {
+        let stamped = || fs::read_to_string(&marker).is_ok_and(|text| text == peer.stamp());
+        // The folder can outlive what was installed outside of it.
+        if matches!(peer.source, Source::Crate(_)) || (stamped() && into.join(peer.program).exists()) {
             continue;
         }
         say(&format!("installing {} {}", peer.key, peer.version()));
@@ -225,6 +243,27 @@ fn install_python(into: &Path, packages: &[(&str, &str)]) -> Result<()> {
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
     pip.args(packages.iter().map(|(name, version)| format!("{name}=={version}")));
     sh::run(&mut pip)
+}
+
+/// Nothing is asked of the package manager, which only root may do, when the program is there.
+fn install_debian(package: &str, program: &Path) -> Result<()> {
+    if program.exists() {
+        return Ok(());
+    }
+    let apt = |args: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command.args(args).env("DEBIAN_FRONTEND", "noninteractive");
+        sh::stdout_of(&mut command).map(drop)
+    };
+    let install = ["install", "--yes", "--quiet", "--no-install-recommends", package];
+    // A fresh machine has no lists of packages, or old ones.
+    apt(&install).or_else(|_| apt(&["update", "--quiet"]).and_then(|()| apt(&install)))
+}
+
+/// The version of an installed Debian package.
+fn debian_version(package: &str) -> Option<String> {
+    let text = sh::stdout_of(Command::new("dpkg-query").args(["--show", "--showformat=${Version}", package])).ok()?;
+    Some(text.trim().to_owned()).filter(|version| !version.is_empty())
 }
 
 /// The version of a crate in `Cargo.lock`.
