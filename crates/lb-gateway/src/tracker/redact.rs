@@ -32,6 +32,8 @@ const CREDENTIALS: &[&str] =
     &["sk-", "pk_live_", "sk_live_", "ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "AKIA", "eyJ"];
 /// Shorter words are no credentials.
 const CREDENTIAL_BYTES_MIN: usize = 12;
+/// Shorter words behind `bearer` are words.
+const BEARER_BYTES_MIN: usize = 16;
 
 /// A JSON text without its secrets, cut to a length. Nothing behind the cut is read.
 pub fn redacted_json(json: &str, bytes_max: usize) -> Box<str> {
@@ -89,6 +91,7 @@ pub fn redacted_text(text: &str) -> Cow<'_, str> {
         let login = between.ends_with("://").then(|| login_end(from_word)).flatten();
         let end = from_word.find(|c| !is_word(c)).unwrap_or(from_word.len());
         let (word, behind) = from_word.split_at(end);
+        let follows_bearer = after_bearer && between == " " && BEARER_BYTES_MIN <= word.len();
         let scheme = word.eq_ignore_ascii_case("bearer") || word.eq_ignore_ascii_case("basic");
         if let Some(end) = login {
             out.push_str(HIDDEN);
@@ -99,10 +102,7 @@ pub fn redacted_text(text: &str) -> Cow<'_, str> {
             out.push_str(word);
             out.push_str(if value.is_empty() { "" } else { " ***" });
             (rest, hidden) = (after, true);
-        } else if hide_value && !word.is_empty() {
-            out.push_str(HIDDEN);
-            (rest, hidden) = (from_word.get(plain_end(from_word)..).unwrap_or_default(), true);
-        } else if looks_credential(word) || (after_bearer && between == " " && 16 <= word.len()) {
+        } else if (hide_value && !word.is_empty()) || looks_credential(word) || follows_bearer {
             out.push_str(HIDDEN);
             (rest, hidden) = (from_word.get(plain_end(from_word)..).unwrap_or_default(), true);
         } else {
