@@ -281,7 +281,7 @@ fn start_landbridge(landbridge: &Path, out: &Path, name: &str, server: &serde_js
     let config = out.join("mcp.json");
     write_private(&config, &serde_json::to_vec_pretty(&json!({"mcpServers": {name: server}}))?)?;
     let mut command = Command::new(landbridge);
-    command.arg("serve").arg("--config").arg(&config).args(["--listen", "127.0.0.1:0"]);
+    command.args(["serve", "--surface", "server", "--config"]).arg(&config).args(["--listen", "127.0.0.1:0"]);
     // Neither the settings nor the state of whoever runs this may have a part in it.
     for variable in ["XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"] {
         command.env(variable, out.join("home"));

@@ -1,6 +1,7 @@
-//! Rules of this repository that neither the compiler nor clippy knows: which crate may use which, and what may not
-//! stand in a source file.
+//! Rules of this repository that neither the compiler nor clippy knows: which crate may use which, what may not
+//! stand in a source file, and which test shows which acceptance row.
 
+mod rows;
 mod sources;
 
 use std::fs;
@@ -72,6 +73,7 @@ pub fn check() -> Result<()> {
             println!("note: {note}");
         }
     }
+    problems.extend(rows::violations(&root)?);
     if !problems.is_empty() {
         bail!("{} violations:\n  {}", problems.len(), problems.join("\n  "));
     }

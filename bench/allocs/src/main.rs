@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, bail};
 use lb_backend::{Children, Environment};
 use lb_exchange::Tasks;
 use lb_front::Front;
-use lb_gateway::{Gateway, Limits};
+use lb_gateway::{Gateway, Setup};
 use tokio::net::TcpListener;
 
 use client::Client;
@@ -75,6 +75,6 @@ fn gateway(config: &str, tasks: &Tasks) -> Result<Gateway> {
         tasks: tasks.clone(),
         children: Children::new(lb_backend::CHILDREN_MAX),
     };
-    Gateway::new(loaded.servers, &environment, Limits::default())
+    Gateway::new(loaded.servers, &environment, Setup::default())
         .map_err(|(name, error)| anyhow::anyhow!("{name}: {error}"))
 }

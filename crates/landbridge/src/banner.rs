@@ -4,21 +4,30 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use lb_exchange::{ServerSpec, Target};
 
+use crate::cli::SurfaceName;
+
 /// The banner, for stderr.
-pub fn banner(address: SocketAddr, servers: &[ServerSpec]) -> String {
+pub fn banner(address: SocketAddr, surface: SurfaceName, servers: &[ServerSpec]) -> String {
     let mut text = format!("landbridge {}\nlistening on http://{address}\n", env!("CARGO_PKG_VERSION"));
     if address.ip().is_unspecified() {
         text += "other names and addresses of this machine need --allow-host NAME\n";
     }
     // Nobody can connect to "any address". That of version 6 takes version 4 too, as systems are set up.
     let shown = if address.ip().is_unspecified() { (Ipv4Addr::LOCALHOST, address.port()).into() } else { address };
-    let paths: Vec<(String, String)> = match servers {
-        [only] => vec![(only.name.to_string(), format!("http://{shown}/mcp"))],
-        many => many.iter().map(|s| (s.name.to_string(), format!("http://{shown}/mcp/server/{}", s.name))).collect(),
+    let base = format!("http://{shown}/mcp");
+    let each = |server: &ServerSpec| (server.name.to_string(), format!("{base}/server/{}", server.name));
+    let (paths, more) = match (surface, servers) {
+        (SurfaceName::Tools, _) => (vec![("landbridge".to_owned(), base.clone())], servers.iter().map(each).collect()),
+        (SurfaceName::Server, [only]) => (vec![(only.name.to_string(), base.clone())], Vec::new()),
+        (SurfaceName::Server, many) => (many.iter().map(each).collect(), Vec::new()),
     };
     text += "\nPoint a client at\n";
     for (_, url) in &paths {
-        text += &format!("  {url}\n");
+        let what = if surface == SurfaceName::Tools { "   everything, as tools" } else { "" };
+        text += &format!("  {url}{what}\n");
+    }
+    for (name, url) in &more {
+        text += &format!("  {url}   only {name}, as it is\n");
     }
     text += "\nor paste into its config\n  { \"mcpServers\": {\n";
     let snippets: Vec<_> = paths
@@ -29,6 +38,12 @@ pub fn banner(address: SocketAddr, servers: &[ServerSpec]) -> String {
     text += "\n  } }\n\nBehind it\n";
     for server in servers {
         text += &format!("  {:<12} {}\n", server.name.to_string(), describe(server));
+    }
+    if servers.is_empty() {
+        text += "  nothing yet: a client adds servers with the tool add_server\n";
+    }
+    if address.ip().is_loopback() {
+        text += &format!("\nSee what is called at http://{shown}/waterfall\n");
     }
     text += "\nStop with Ctrl-C.\n";
     text
@@ -81,12 +96,12 @@ mod tests {
     #[test]
     fn the_address_shown_is_one_to_connect_to() {
         for (address, shown) in [
-            ("192.0.2.2:1", "\n  http://192.0.2.2:1/mcp\n"),
-            ("[::1]:1", "\n  http://[::1]:1/mcp\n"),
-            ("0.0.0.0:1", "\n  http://127.0.0.1:1/mcp\n"),
-            ("[::]:1", "\n  http://127.0.0.1:1/mcp\n"),
+            ("192.0.2.2:1", "\n  http://192.0.2.2:1/mcp   everything"),
+            ("[::1]:1", "\n  http://[::1]:1/mcp   everything"),
+            ("0.0.0.0:1", "\n  http://127.0.0.1:1/mcp   everything"),
+            ("[::]:1", "\n  http://127.0.0.1:1/mcp   everything"),
         ] {
-            let text = banner(address.parse().expect("an address"), &embedded::demo());
+            let text = banner(address.parse().expect("an address"), SurfaceName::Tools, &embedded::demo());
             assert!(text.contains(shown) && text.contains(&format!("listening on http://{address}\n")), "{text}");
             assert_eq!(text.contains("--allow-host"), shown.contains("127.0.0.1"), "{text}");
         }

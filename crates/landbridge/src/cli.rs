@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::logs;
 
@@ -14,6 +14,8 @@ use crate::logs;
     version,
     about = "Lets any MCP client use any MCP server",
     long_about = "Lets any MCP client use any MCP server, whatever protocol revision either side speaks.\n\n\
+                  Clients see a fixed set of tools, and through them everything that the servers behind can do: add_server, \
+                  execute_tool, await_activity and so on. Each configured server can also be reached by itself.\n\n\
                   Without a command it serves a small built-in demo server on http://127.0.0.1:8080, so that there is \
                   something to point a client at.",
     after_help = "Exit codes: 0 ended as asked, 1 failed at run time, 2 wrong usage or config, 130 second Ctrl-C."
@@ -37,25 +39,34 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve configured servers over HTTP, each at /mcp/server/NAME.
+    /// Serve configured servers over HTTP: all of them as tools at /mcp, each at /mcp/server/NAME.
     #[command(
         after_help = "Example:\n  landbridge serve --config mcp.json\n\nmcp.json:\n  { \"mcpServers\": {\n      \
                       \"files\": { \"command\": \"npx\", \"args\": [\"-y\", \"@modelcontextprotocol/server-filesystem\", \"/tmp\"] },\n      \
                       \"docs\":  { \"url\": \"https://example.com/mcp\", \"headers\": { \"Authorization\": \"Bearer ${DOCS_TOKEN}\" } }\n  } }"
     )]
     Serve(Serve),
-    /// Serve one configured server over stdin and stdout, for clients that start their servers.
-    #[command(after_help = "Example client config:\n  { \"mcpServers\": { \"files\": { \"command\": \"landbridge\", \
-                            \"args\": [\"stdio\", \"--config\", \"/path/to/mcp.json\", \"--server\", \"files\"] } } }")]
+    /// Serve over stdin and stdout, for clients that start their servers: all servers as tools, or one by itself.
+    #[command(
+        after_help = "Example client config:\n  { \"mcpServers\": { \"landbridge\": { \"command\": \"landbridge\", \
+                            \"args\": [\"stdio\"] } } }\n\nWith servers of its own, or as one of them:\n  \
+                            landbridge stdio --config /path/to/mcp.json\n  \
+                            landbridge stdio --config /path/to/mcp.json --server files"
+    )]
     Stdio(Stdio),
 }
 
 /// `landbridge serve`
 #[derive(Debug, Args)]
 pub struct Serve {
-    /// The servers, as JSON with `mcpServers`; comments, trailing commas and ${VAR} are fine.
+    /// The servers, as JSON with `mcpServers`; comments, trailing commas and ${VAR} are fine. Without it there are none
+    /// until a client adds some.
     #[arg(long, env = "LANDBRIDGE_CONFIG_FILE", value_name = "FILE")]
-    pub config: PathBuf,
+    pub config: Option<PathBuf>,
+
+    /// What clients see at /mcp: the whole protocol as tools, or the only server by itself.
+    #[arg(long, value_enum, default_value_t = SurfaceName::Tools, value_name = "SURFACE")]
+    pub surface: SurfaceName,
 
     /// Where, and for whom.
     #[command(flatten)]
@@ -76,6 +87,23 @@ pub struct Listen {
     /// Further web origins that may call; loopback origins always may.
     #[arg(long, value_name = "ORIGIN", value_delimiter = ',', value_parser = origin)]
     pub allow_origin: Vec<String>,
+
+    /// Let clients add servers that are programs to be started on this machine (add_server with a command).
+    #[arg(long)]
+    pub allow_stdio_spawn: bool,
+
+    /// Show the arguments of calls on the waterfall page, without what looks secret, 1 KiB each at most.
+    #[arg(long)]
+    pub record_args: bool,
+}
+
+/// What a client sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SurfaceName {
+    /// The whole protocol as a fixed set of tools, for all servers.
+    Tools,
+    /// One server by itself, as it is.
+    Server,
 }
 
 impl Listen {
@@ -86,18 +114,24 @@ impl Listen {
 
     /// Whether any of it was given.
     pub fn is_given(&self) -> bool {
-        self.listen.is_some() || !self.allow_host.is_empty() || !self.allow_origin.is_empty()
+        let given = self.listen.is_some() || !self.allow_host.is_empty() || !self.allow_origin.is_empty();
+        given || self.allow_stdio_spawn || self.record_args
     }
 }
 
 /// `landbridge stdio`
 #[derive(Debug, Args)]
 pub struct Stdio {
-    /// The servers, as JSON with `mcpServers`.
+    /// The servers, as JSON with `mcpServers`. Without it there are none until the client adds some.
     #[arg(long, env = "LANDBRIDGE_CONFIG_FILE", value_name = "FILE")]
-    pub config: PathBuf,
+    pub config: Option<PathBuf>,
 
-    /// Which server to serve; may be left out if there is only one.
+    /// What the client sees: the whole protocol as tools, or one server by itself [default: tools, or server with
+    /// --server].
+    #[arg(long, value_enum, value_name = "SURFACE")]
+    pub surface: Option<SurfaceName>,
+
+    /// Which server to serve by itself; may be left out with --surface server if there is only one.
     #[arg(long, value_name = "NAME")]
     pub server: Option<String>,
 }

@@ -9,11 +9,11 @@ use std::time::Duration;
 use lb_backend::{Children, Environment};
 use lb_exchange::{Mount, Principal, ServerName, ServerSpec, Tasks};
 use lb_front::Front;
-use lb_gateway::{Gateway, Limits};
+use lb_gateway::{Gateway, Policy, Setup, Surface};
 use tokio::net::TcpListener;
 
 use crate::banner::banner;
-use crate::cli::{Cli, Command, Listen, Stdio};
+use crate::cli::{Cli, Command, Listen, Stdio, SurfaceName};
 use crate::embedded;
 
 /// How long sessions and children may take to end.
@@ -37,12 +37,12 @@ impl Failure {
 /// Runs a command to its end.
 pub async fn run(cli: Cli) -> ExitCode {
     let result = match cli.command {
-        None => serve(cli.demo, embedded::demo()).await,
+        None => serve(cli.demo, SurfaceName::Tools, embedded::demo()).await,
         Some(_) if cli.demo.is_given() => Err(Failure::usage(
-            "--listen, --allow-host and --allow-origin stand behind the command: landbridge serve --listen ...",
+            "--listen, --allow-host and the like stand behind the command: landbridge serve --listen ...",
         )),
-        Some(Command::Serve(settings)) => match load(&settings.config) {
-            Ok(loaded) => serve(settings.listen, loaded.servers).await,
+        Some(Command::Serve(settings)) => match load(settings.config.as_deref(), settings.surface) {
+            Ok(loaded) => serve(settings.listen, settings.surface, loaded.servers).await,
             Err(failure) => Err(failure),
         },
         Some(Command::Stdio(settings)) => stdio(&settings).await,
@@ -57,13 +57,20 @@ pub async fn run(cli: Cli) -> ExitCode {
 }
 
 /// The servers of a config.
+#[derive(Default)]
 struct Loaded {
     servers: Vec<ServerSpec>,
     disabled: Vec<ServerSpec>,
 }
 
 /// Reads the servers, says everything that is wrong with the file at once, and goes on only if it can.
-fn load(path: &Path) -> Result<Loaded, Failure> {
+fn load(path: Option<&Path>, surface: SurfaceName) -> Result<Loaded, Failure> {
+    let Some(path) = path else {
+        return match surface {
+            SurfaceName::Tools => Ok(Loaded::default()),
+            SurfaceName::Server => Err(Failure::usage("--surface server needs --config with the server in it")),
+        };
+    };
     let show = |problems: &[lb_config::Problem]| {
         for problem in problems {
             eprintln!("{problem}");
@@ -75,6 +82,12 @@ fn load(path: &Path) -> Result<Loaded, Failure> {
             show(&loaded.left_out);
             let (disabled, servers): (Vec<_>, Vec<_>) = loaded.servers.into_iter().partition(|server| server.disabled);
             match (servers.as_slice(), disabled.as_slice()) {
+                ([], off) if surface == SurfaceName::Tools => {
+                    if !off.is_empty() {
+                        eprintln!("landbridge: every server of {} is disabled: {}", path.display(), names(off));
+                    }
+                    Ok(Loaded { servers, disabled })
+                }
                 ([], []) => Err(Failure::usage(format!("{} names no server to serve", path.display()))),
                 ([], off) => {
                     Err(Failure::usage(format!("every server of {} is disabled: {}", path.display(), names(off))))
@@ -93,17 +106,19 @@ fn names(servers: &[ServerSpec]) -> String {
     servers.iter().map(|server| server.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-async fn serve(settings: Listen, servers: Vec<ServerSpec>) -> Result<(), Failure> {
+async fn serve(settings: Listen, surface: SurfaceName, servers: Vec<ServerSpec>) -> Result<(), Failure> {
     let wanted = settings.address();
     let listener = TcpListener::bind(wanted).await.map_err(|error| no_listener(wanted, &error))?;
     let address = listener.local_addr().map_err(|error| Failure::runtime(error.to_string()))?;
-    let text = banner(address, &servers);
+    let text = banner(address, surface, &servers);
     let tasks = Tasks::default();
-    let gateway = gateway(servers, &tasks)?;
+    let policy = Policy { allow_spawn: settings.allow_stdio_spawn, ..Policy::default() };
+    let gateway = gateway(servers, surface, policy, settings.record_args, &tasks)?;
     let front = Arc::new(Front::new(Arc::new(gateway.clone()), lb_front::Settings::default()));
     let mut http = lb_http::Settings::default();
     http.allowed_hosts.extend(settings.allow_host);
     http.allowed_origins = settings.allow_origin;
+    http.pages.push(waterfall(&gateway));
     let counted = gateway.clone();
     http.health = Some(Arc::new(move || vec![("activeSessions", counted.sessions().into())]));
     eprint!("{text}");
@@ -122,13 +137,36 @@ fn no_listener(wanted: &str, error: &io::Error) -> Failure {
     Failure::runtime(format!("cannot listen on {wanted}: {why}"))
 }
 
+/// The waterfall of what is called.
+fn waterfall(gateway: &Gateway) -> lb_http::Pages {
+    let pages = lb_ui::Waterfall::new(gateway.tracker().clone(), Arc::new(gateway.clock()));
+    let source = move |path: &str, query: Option<&str>| {
+        let lb_ui::Page { status, content_type, body, content_security_policy } = pages.page(path, query)?;
+        Some(lb_http::Page { status, content_type, body, content_security_policy })
+    };
+    lb_http::Pages { path: "/waterfall", source: Arc::new(source) }
+}
+
 async fn stdio(settings: &Stdio) -> Result<(), Failure> {
-    let loaded = load(&settings.config)?;
-    let name = choose(&loaded, settings.server.as_deref())?;
+    let surface = match (settings.surface, &settings.server) {
+        (Some(SurfaceName::Tools), Some(_)) => {
+            return Err(Failure::usage("--surface tools serves all servers; leave out --server"));
+        }
+        (Some(surface), _) => surface,
+        (None, Some(_)) => SurfaceName::Server,
+        (None, None) => SurfaceName::Tools,
+    };
+    let loaded = load(settings.config.as_deref(), surface)?;
+    let mount = match surface {
+        SurfaceName::Tools => Mount::Tools,
+        SurfaceName::Server => Mount::Server(choose(&loaded, settings.server.as_deref())?),
+    };
     let tasks = Tasks::default();
-    let gateway = gateway(loaded.servers, &tasks)?;
+    // Whoever starts us on a pipe could start any other program too.
+    let policy = Policy { allow_spawn: true, ..Policy::default() };
+    let gateway = gateway(loaded.servers, surface, policy, false, &tasks)?;
     let front = Front::new(Arc::new(gateway.clone()), lb_front::Settings::default());
-    let served = lb_stdio::serve(&front, Mount::Server(name), Principal::local(), signal()).await;
+    let served = lb_stdio::serve(&front, mount, Principal::local(), signal()).await;
     close(&gateway, &tasks).await;
     served.map_err(|error| Failure::runtime(error.to_string()))
 }
@@ -152,14 +190,22 @@ fn choose(Loaded { servers, disabled }: &Loaded, wanted: Option<&str>) -> Result
     Err(Failure::usage(why))
 }
 
-fn gateway(servers: Vec<ServerSpec>, tasks: &Tasks) -> Result<Gateway, Failure> {
+fn gateway(
+    servers: Vec<ServerSpec>,
+    surface: SurfaceName,
+    policy: Policy,
+    record_args: bool,
+    tasks: &Tasks,
+) -> Result<Gateway, Failure> {
     let supervisor = lb_process::own_supervisor()
         .map_err(|error| Failure::runtime(format!("cannot find this program's own file: {error}")))?;
     let embedded = Arc::new(embedded::servers(tasks));
     let children = Children::new(lb_backend::CHILDREN_MAX);
     let environment = Environment { supervisor, embedded, tasks: tasks.clone(), children };
-    Gateway::new(servers, &environment, Limits::default())
-        .map_err(|(name, error)| Failure::usage(format!("{name}: {error}")))
+    let tools: Option<Arc<dyn Surface>> = Some(Arc::new(lb_tools::Tools::default()));
+    let only_server = surface == SurfaceName::Server;
+    let setup = Setup { policy, tools, only_server, record_args, ..Setup::default() };
+    Gateway::new(servers, &environment, setup).map_err(|(name, error)| Failure::usage(format!("{name}: {error}")))
 }
 
 async fn close(gateway: &Gateway, tasks: &Tasks) {

@@ -10,7 +10,7 @@ use lb_exchange::{
     BoxFuture, Call, Caller, Cancel, Desk, End, ErrorBody, Exchange, Feed, Hello, Isolation, Middle, Mount, Principal,
     Refusal, Seat, ServerName, ServerSpec, SessionId, Tasks, Welcome,
 };
-use lb_session::Happening;
+use lb_session::{Happening, Moment};
 use lb_session::streams::{Limits as StreamLimits, Store, system_clock};
 use lb_wire::revision::code;
 use lb_wire::splice::Splice;
@@ -139,6 +139,12 @@ impl Gateway {
     /// How many sessions there are.
     pub fn sessions(&self) -> usize {
         self.0.sessions.read().len() + self.0.defaults.lock().len()
+    }
+
+    /// What time it is here.
+    pub fn clock(&self) -> impl Fn() -> Moment + Send + Sync + 'static {
+        let clock = self.0.clock;
+        move || clock.now()
     }
 
     /// What was called, for people.

@@ -212,6 +212,9 @@ impl Server {
     fn mount(&self, path: &str) -> Result<Mount, Box<Response<Body>>> {
         let lost = || Err(Box::new(document(StatusCode::NOT_FOUND, health::lost(&self.settings))));
         let Some(rest) = path.strip_prefix(self.settings.mcp_path.as_str()) else { return lost() };
+        if matches!(rest, "/tools" | "/tools/") && self.front.has(&Mount::Tools) {
+            return Ok(Mount::Tools);
+        }
         let (mount, what) = match rest.strip_prefix("/server/") {
             _ if matches!(rest, "" | "/") => {
                 (Some(Mount::Default), "several servers are behind this gateway: name one")

@@ -39,9 +39,21 @@ impl Gateway {
     /// # Panics
     /// When it does not start, with its stderr.
     pub async fn serve_with(binary: &str, servers: Value, args: &[&str]) -> Self {
+        Self::start(binary, "server", servers, args).await
+    }
+
+    /// The gateway with its tools at `/mcp`, in front of these servers.
+    ///
+    /// # Panics
+    /// When it does not start, with its stderr.
+    pub async fn serve_tools(binary: &str, servers: Value, args: &[&str]) -> Self {
+        Self::start(binary, "tools", servers, args).await
+    }
+
+    async fn start(binary: &str, surface: &str, servers: Value, args: &[&str]) -> Self {
         let (folder, config) = config(&servers);
         let mut child = Command::new(binary)
-            .args(["serve", "--listen", "127.0.0.1:0", "--config"])
+            .args(["serve", "--surface", surface, "--listen", "127.0.0.1:0", "--config"])
             .arg(&config)
             .args(args)
             .stdin(Stdio::null())

@@ -204,7 +204,7 @@ impl Bench {
         let mut command = Command::new(&self.mcpload);
         command.args(["startup", "--url", &format!("http://{address}/mcp/server/echo")]);
         command.args(["--rounds", &effort.rounds.to_string(), "--"]);
-        command.arg(landbridge).arg("serve").arg("--config").arg(config).args(["--listen", &address]);
+        command.arg(landbridge).args(["serve", "--surface", "server", "--config"]).arg(config).args(["--listen", &address]);
         self.own_home(&mut command);
         let found = self.one_line(&mut command)?;
         if found.get("ok").and_then(Value::as_u64) != Some(effort.rounds as u64) {
@@ -246,7 +246,7 @@ impl Bench {
     fn gateway(&self, upstream: &Value) -> Result<Server> {
         let landbridge = self.landbridge.as_ref().context("landbridge was not built")?;
         let mut command = Command::new(landbridge);
-        command.arg("serve").arg("--config").arg(self.config(upstream)?).args(["--listen", "127.0.0.1:0"]);
+        command.args(["serve", "--surface", "server", "--config"]).arg(self.config(upstream)?).args(["--listen", "127.0.0.1:0"]);
         self.own_home(&mut command);
         self.server(&mut command, LANDBRIDGE)
     }

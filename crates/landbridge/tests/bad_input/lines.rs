@@ -37,7 +37,7 @@ impl Desk {
     fn unopened() -> Self {
         let (folder, file) = config(&json!({ "it": { "command": peer(LANDBRIDGE, "fixture") } }));
         let mut command = Command::new(LANDBRIDGE);
-        command.arg("stdio").arg("--config").arg(file);
+        command.args(["stdio", "--surface", "server", "--config"]).arg(file);
         Self { stdio: RawStdio::spawn(command).expect("it starts"), _folder: folder }
     }
 

@@ -192,7 +192,7 @@ async fn nothing_holds_up_the_end_for_long() {
 fn stdio(servers: &Value) -> (tempfile::TempDir, RawStdio) {
     let (folder, file) = config(servers);
     let mut command = Command::new(LANDBRIDGE);
-    command.args(["stdio", "--config"]).arg(file);
+    command.args(["stdio", "--surface", "server", "--config"]).arg(file);
     let mut client = RawStdio::spawn(command).expect("the gateway starts");
     client.patience = Duration::from_secs(20);
     (folder, client)

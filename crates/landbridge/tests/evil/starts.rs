@@ -128,7 +128,7 @@ async fn on_stdio_it_is_explained_too() {
 fn stdio(servers: &Value, env: &[(&str, &str)]) -> (tempfile::TempDir, RawStdio) {
     let (folder, file) = config(servers);
     let mut command = Command::new(LANDBRIDGE);
-    command.args(["stdio", "--config"]).arg(file).envs(env.iter().copied());
+    command.args(["stdio", "--surface", "server", "--config"]).arg(file).envs(env.iter().copied());
     (folder, RawStdio::spawn(command).expect("the gateway starts"))
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use lb_backend::{Children, Environment};
 use lb_exchange::Tasks;
 use lb_front::Front;
-use lb_gateway::{Gateway, Limits};
+use lb_gateway::{Gateway, Setup};
 use lb_peers::harness::config;
 use lb_wire::Raw;
 use tokio::net::TcpListener;
@@ -112,7 +112,7 @@ async fn run(path: &Path, fault: Fault, way: Way) -> Result<(), String> {
         tasks: tasks.clone(),
         children: Children::new(1),
     };
-    let gateway = Gateway::new(specs, &environment, Limits::default()).map_err(|_| "no gateway")?;
+    let gateway = Gateway::new(specs, &environment, Setup::default()).map_err(|_| "no gateway")?;
     let middle = Faulty { gateway: gateway.clone(), fault, way };
     let front = Front::new(Arc::new(middle), lb_front::Settings::default());
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");

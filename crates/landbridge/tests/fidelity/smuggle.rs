@@ -257,7 +257,7 @@ async fn onto_stdout(behind: Wire, line_break: &str, era: Era, is_stream: bool) 
     let server = Server::start(era, behind, replies.clone()).await;
     let (_folder, file) = config(&server.config);
     let mut command = Command::new(LANDBRIDGE);
-    command.args(["stdio", "--config"]).arg(&file);
+    command.args(["stdio", "--surface", "server", "--config"]).arg(&file);
     let mut client = RawStdio::spawn(command).expect("it starts");
     // A client that writes lines can hide something only with CR.
     let own_break = "\r";

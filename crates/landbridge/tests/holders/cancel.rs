@@ -121,7 +121,7 @@ async fn initialize_cannot_be_cancelled() {
     let server = Server::fixture(Behind::Stdio).await;
     let (_folder, file) = lb_peers::harness::config(&json!({ "it": server.entry }));
     let mut command = tokio::process::Command::new(crate::client::LANDBRIDGE);
-    command.arg("stdio").arg("--config").arg(file);
+    command.args(["stdio", "--surface", "server", "--config"]).arg(file);
     let mut stdio = lb_peers::raw::RawStdio::spawn(command).expect("it starts");
     stdio.send(lb_peers::raw::http::initialize_request("1", LEGACY).as_bytes()).await.expect("it reads");
     let note = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } });

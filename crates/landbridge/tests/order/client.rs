@@ -126,7 +126,7 @@ impl Client {
     pub async fn stdio(server: &Server, version: &str, capabilities: Value) -> Self {
         let (folder, file) = config(&json!({ "it": server.entry }));
         let mut command = tokio::process::Command::new(LANDBRIDGE);
-        command.arg("stdio").arg("--config").arg(file);
+        command.args(["stdio", "--surface", "server", "--config"]).arg(file);
         let mut stdio = RawStdio::spawn(command).expect("the gateway starts");
         stdio.patience = Duration::from_secs(20);
         let mut client = Self::new(End::Stdio(Box::new(stdio)), version, capabilities);

@@ -83,7 +83,7 @@ impl Reach {
         let gateway = Gateway::serve(LANDBRIDGE, json!({ "it": at_serve })).await;
         let (folder, file) = config(&json!({ "it": at_stdio }));
         let served = json!({ "url": gateway.url("it") });
-        let piped = json!({ "command": LANDBRIDGE, "args": ["stdio", "--config", file] });
+        let piped = json!({ "command": LANDBRIDGE, "args": ["stdio", "--surface", "server", "--config", file] });
         Self { direct, served, piped, gateway, _processes: processes, _config: folder }
     }
 }

@@ -109,7 +109,8 @@ async fn a_disabled_server_is_called_so() {
     let (_folder, file) = config(&json!({ "off": off, "out": off }));
     let file = file.to_str().expect("text");
     let says = "mcp.json is disabled: off, out";
-    ends(&mut landbridge(&["serve", "--config", file, "--listen", "127.0.0.1:0"]), 2, says).await;
+    let args = ["serve", "--surface", "server", "--config", file, "--listen", "127.0.0.1:0"];
+    ends(&mut landbridge(&args), 2, says).await;
 }
 
 #[tokio::test]

@@ -10,6 +10,9 @@ use lb_wire::{Raw, Text};
 use super::Live;
 use super::backend::Backend;
 
+/// What a server says of its own tasks.
+pub(super) const TASK_STATUS: &str = "notifications/tasks/status";
+
 /// What the feed said about the connection itself.
 #[derive(Debug)]
 pub(super) enum News {
@@ -73,8 +76,11 @@ impl Backend {
         }
     }
 
-    /// A notification, as an event.
+    /// A notification, as an event. How a task of the server's stands is between the two of us.
     pub(super) fn noted(&self, note: &Note) {
+        if &*note.method == TASK_STATUS {
+            return;
+        }
         let now = self.now();
         let event = notification(note);
         self.each(|session| {

@@ -10,7 +10,7 @@ use lb_wire::revision::{Era, code};
 use lb_wire::{Id, Message, Raw, Text, compose, splice};
 
 use super::Live;
-use super::apply::{log_row, notification};
+use super::apply::{TASK_STATUS, log_row, notification};
 use super::backend::{Backend, JOIN_MAX};
 use super::facts::is_out_of_reach;
 use super::input::Need;
@@ -199,6 +199,7 @@ impl Conversation {
                 let row = log_row(note.params.as_ref());
                 cell.with(|session| session.log(server, row, now));
             }
+            TASK_STATUS => {}
             _ if self.live.is_remembered() => {
                 let event = notification(&note);
                 cell.with(|session| session.tell(server, &event, now));

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lb_exchange::{Mount, ServerName, ServerSpec, Target, Tasks};
 use lb_front::{Front, Settings};
-use lb_gateway::{Gateway, Limits};
+use lb_gateway::{Gateway, Setup};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -72,7 +72,7 @@ impl World {
         let name = ServerName::parse("it").expect("a name");
         let specs = vec![ServerSpec::new(name, Target::Http { url, headers: Vec::new() })];
         let tasks = Tasks::default();
-        let gateway = Gateway::new(specs, &servers::environment(&tasks), Limits::default()).expect("a gateway");
+        let gateway = Gateway::new(specs, &servers::environment(&tasks), Setup::default()).expect("a gateway");
         let front = Front::new(Arc::new(gateway.clone()), Settings::default());
         let mut client = Client { front, mount: Mount::Default, session: None };
         client.seat().await;

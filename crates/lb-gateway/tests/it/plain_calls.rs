@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lb_exchange::{Mount, ServerName, ServerSpec, Target, Tasks};
 use lb_front::{Front, Settings};
-use lb_gateway::{Gateway, Limits};
+use lb_gateway::{Gateway, Setup};
 use tokio::task::JoinSet;
 
 use crate::client::Client;
@@ -24,7 +24,7 @@ async fn a_plain_call_on_a_warm_connection_starts_no_task() {
         ServerSpec::new(name("http"), Target::Http { url, headers: Vec::new() }),
         ServerSpec::new(name("pipe"), Target::Embedded("plain".into())),
     ];
-    let gateway = Gateway::new(specs, &servers::environment(&tasks), Limits::default()).expect("a gateway");
+    let gateway = Gateway::new(specs, &servers::environment(&tasks), Setup::default()).expect("a gateway");
     let front = Front::new(Arc::new(gateway.clone()), Settings::default());
     for server in ["http", "pipe"] {
         for modern in [false, true] {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lb_exchange::{Mount, ServerName, ServerSpec, Target, Tasks};
 use lb_front::{Front, Settings};
-use lb_gateway::{Gateway, Limits};
+use lb_gateway::{Gateway, Setup};
 
 use crate::client::Client;
 use crate::servers;
@@ -18,7 +18,7 @@ async fn the_version_of_the_server_is_replaced_however_it_spells_the_name() {
     for server in ["plain", "escaped"] {
         let name = ServerName::parse(server).expect("a name");
         let specs = vec![ServerSpec::new(name, Target::Embedded(server.into()))];
-        let gateway = Gateway::new(specs, &servers::environment(&tasks), Limits::default()).expect("a gateway");
+        let gateway = Gateway::new(specs, &servers::environment(&tasks), Setup::default()).expect("a gateway");
         let front = Front::new(Arc::new(gateway.clone()), Settings::default());
         let mut client = Client { front, mount: Mount::Default, session: None };
         let welcome = client.seat().await;
