@@ -47,7 +47,7 @@ pub async fn browse(step: &str, fill: impl FnOnce(&Tracker) -> Vec<Tracked>) {
     let mut lines = BufReader::new(browser.stdout.take().expect("stdout is piped")).lines();
     let look = async {
         while let Some(line) = lines.next_line().await.expect("text") {
-            println!("{line}");
+            eprintln!("{line}");
             obey(&line, &tracker, &mut running);
         }
         browser.wait().await.expect("the browser's end")
