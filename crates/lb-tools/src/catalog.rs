@@ -121,7 +121,7 @@ fn build(revision: Revision) -> Raw {
     Object::new().raw("tools", &compose::array(rows.iter())).finish()
 }
 
-const SESSION: &str = "Session handle, if you were given one";
+const SESSION: &str = "Session handle, if any";
 
 impl Tool {
     fn row(&self, revision: Revision) -> Raw {
@@ -157,18 +157,19 @@ fn properties(text: &'static str) -> Map<String, Value> {
 }
 
 impl Hints {
+    /// What only reads destroys nothing and can be repeated, which need not be said.
     fn annotations(self) -> Raw {
-        let (reads, destroys, repeats, open) = match self {
-            Self::Reads => (true, false, true, false),
-            Self::ReadsServers => (true, false, true, true),
-            Self::Takes => (false, false, false, false),
-            Self::Sets => (false, false, true, true),
-            Self::Adds => (false, false, false, true),
-            Self::Ends => (false, true, false, false),
-            Self::Acts => (false, true, false, true),
+        let (destroys, repeats, open) = match self {
+            Self::Reads => return Raw::from_static(r#"{"readOnlyHint":true,"openWorldHint":false}"#),
+            Self::ReadsServers => return Raw::from_static(r#"{"readOnlyHint":true,"openWorldHint":true}"#),
+            Self::Takes => (false, false, false),
+            Self::Sets => (false, true, true),
+            Self::Adds => (false, false, true),
+            Self::Ends => (true, false, false),
+            Self::Acts => (true, false, true),
         };
         Object::new()
-            .flag("readOnlyHint", reads)
+            .flag("readOnlyHint", false)
             .flag("destructiveHint", destroys)
             .flag("idempotentHint", repeats)
             .flag("openWorldHint", open)

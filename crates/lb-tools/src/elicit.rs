@@ -52,19 +52,16 @@ fn is_safe_link(url: &str) -> bool {
             || loopback.iter().any(|start| url.strip_prefix(start).is_some_and(after_host)))
 }
 
-/// Only what can hold a text can hold a secret.
+/// A choice between given values holds no secret, and a number only what its name says.
 fn asks_for_secret(name: &str, field: &Value) -> bool {
     let text = |key: &str| field.get(key).and_then(Value::as_str).unwrap_or_default();
-    if matches!(text("type"), "boolean" | "number" | "integer") && !names_secret(&words(name)) {
-        return false;
+    let named = || names_secret(&words(name)) || names_secret(&words(text("title")));
+    match text("type") {
+        "boolean" => false,
+        _ if field.get("enum").is_some() || field.get("oneOf").is_some() => false,
+        "number" | "integer" => named(),
+        _ => text("format") == "password" || named() || speaks_of_secret(&words(text("description"))),
     }
-    if matches!(text("type"), "boolean") || field.get("enum").is_some() || field.get("oneOf").is_some() {
-        return false;
-    }
-    text("format") == "password"
-        || names_secret(&words(name))
-        || names_secret(&words(text("title")))
-        || speaks_of_secret(&words(text("description")))
 }
 
 /// A name or a title that is one of a secret.

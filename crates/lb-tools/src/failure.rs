@@ -2,7 +2,6 @@
 
 use lb_exchange::ErrorBody;
 use lb_gateway::{NoServer, Unavailable};
-use lb_session::Moment;
 use lb_wire::Raw;
 use lb_wire::compose::Object;
 
@@ -44,14 +43,14 @@ impl Failure {
     }
 
     /// A server that cannot be reached at the moment.
-    pub(crate) fn unavailable(server: &str, why: &Unavailable, now: Moment) -> Self {
+    pub(crate) fn unavailable(server: &str, why: &Unavailable) -> Self {
         let details = Object::new().text("server", server).text("status", why.status.as_str());
         let details = match why.attempt {
             Some(attempt) => details.number("attempt", attempt),
             None => details,
         };
         let details = match why.next_retry {
-            Some(at) => details.number("nextRetryMs", millis(at.saturating_sub(now.unix))),
+            Some(wait) => details.number("nextRetryMs", millis(wait)),
             None => details,
         };
         let details = details.maybe_text("lastError", why.last_error.as_deref()).finish();

@@ -65,7 +65,7 @@ pub(crate) async fn of_one_or_all(
     let lists = match request.args.maybe_text("server")? {
         Some(server) => {
             let backend = request.backend_of(&server)?;
-            let failed = |why: Unavailable| Failure::unavailable(&server, &why, request.now());
+            let failed = |why: Unavailable| Failure::unavailable(&server, &why);
             let rows = backend.list(which, WITHIN).await.map_err(failed)?;
             Lists { rows: vec![(server, rows)], errors: Vec::new() }
         }

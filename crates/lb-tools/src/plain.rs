@@ -68,9 +68,9 @@ fn read(outcome: Outcome) -> Checked<Raw> {
 }
 
 /// The failure of a request that the gateway makes for us.
-pub(crate) fn failure_of(request: &Request, server: &str, error: CallError) -> Failure {
+pub(crate) fn failure_of(server: &str, error: CallError) -> Failure {
     match error {
-        CallError::Unavailable(why) => Failure::unavailable(server, &why, request.now()),
+        CallError::Unavailable(why) => Failure::unavailable(server, &why),
         CallError::Refused(error) => Failure::refused(&error),
         CallError::NotSupported(message) => Failure::new(failure::NOT_SUPPORTED, message),
     }

@@ -134,8 +134,7 @@ impl Reply {
         let handle = (seen.is_modern() && seen.live.is_remembered()).then(|| seen.live.handle());
         let told = handle.filter(|_| self.session);
         let (result, era, feed_mark) = self.body.result(seen, told);
-        let wish =
-            ContextWish { session: None, events: self.context && !seen.live.is_default(), pending: self.context };
+        let wish = ContextWish { session: None, events: self.context && seen.own, pending: self.context };
         let context = if self.context || told.is_some() { context(seen, &wish, handle, told.is_some()) } else { None };
         let mut receipts: Vec<Receipt> = self.lease.map(|lease| seen.live.cell().receipt(lease)).into_iter().collect();
         let result = match context {

@@ -29,6 +29,9 @@ pub(crate) struct Seen {
     pub(crate) tool: &'static Tool,
     pub(crate) live: Arc<Live>,
     pub(crate) caller: Arc<Caller>,
+    /// Whether the session is this client's alone: that of its seat, or one that it named. Others share an inbox, and
+    /// nobody may take what may be meant for another without asking for it.
+    pub(crate) own: bool,
 }
 
 impl Request {
@@ -63,17 +66,23 @@ impl Seen {
     }
 }
 
-/// The session of a call: that of the seat, the one that is named, or the default one.
-pub(crate) fn session(who: Visitor, caller: &Arc<Caller>, args: &Args) -> Checked<Arc<Live>> {
+/// The session of a call, and whether it is the client's own: that of the seat, the one that is named, or else the
+/// default one.
+pub(crate) fn session(who: Visitor, caller: &Arc<Caller>, args: &Args) -> Checked<(Arc<Live>, bool)> {
     let gateway = match who {
-        Visitor::Seated(live) => return Ok(live),
+        Visitor::Seated(live) => return Ok((live, true)),
         Visitor::Modern(gateway) => gateway,
     };
-    match args.maybe_text("session")? {
-        Some(handle) => gateway.session(&handle, &caller.principal).ok_or_else(|| {
-            let message = "Session not found: it has ended or never was; leave 'session' out to use the default one";
-            Failure::new(failure::SESSION_NOT_FOUND, message)
-        }),
-        None => Ok(gateway.default_session(caller)),
-    }
+    let (live, own) = match args.maybe_text("session")? {
+        Some(handle) => (gateway.session(&handle, &caller.principal).ok_or_else(no_session)?, true),
+        None => (gateway.default_session(caller), false),
+    };
+    // A seat is touched where it is found.
+    live.touch();
+    Ok((live, own))
+}
+
+fn no_session() -> Failure {
+    let message = "Session not found: it has ended or never was; leave 'session' out to use the default one";
+    Failure::new(failure::SESSION_NOT_FOUND, message)
 }

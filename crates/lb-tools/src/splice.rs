@@ -1,11 +1,8 @@
 //! Blocks added to a result that a server wrote, every other byte of which stays as it was.
 
 use bytes::{BufMut, BytesMut};
-use lb_wire::compose::{self, Object};
+use lb_wire::compose::Object;
 use lb_wire::{Cursor, Kind, Raw, Span};
-
-/// Where the context goes when a result has no list of blocks.
-pub(crate) const META_KEY: &str = "landbridge/context";
 
 /// A block of text.
 pub(crate) fn text_block(text: &str) -> Raw {
@@ -31,22 +28,29 @@ pub(crate) fn add_context(result: &Raw, context: &Raw) -> Option<Raw> {
     if let Some(done) = push_block(result, &text_block(context.as_str())) {
         return Some(done);
     }
-    let key = [("landbridge/context", context)];
-    debug_assert_eq!(key[0].0, META_KEY);
+    let member = Object::new().raw(META_KEY, context).finish();
     match find(result, "_meta")? {
         None => {
-            let empty = result.as_bytes().iter().skip(1).find(|byte| !byte.is_ascii_whitespace()) == Some(&b'}');
-            let meta = compose::object(&key);
-            insert(result, 1, b"\"_meta\":", meta.as_bytes(), if empty { b"" } else { b"," })
+            let after = if starts_empty(result, 1) { b"".as_slice() } else { b"," };
+            insert(result, 1, b"\"_meta\":", member.as_bytes(), after)
         }
         Some((span, Kind::Object)) => {
-            let rest = result.as_bytes().get(span.start() + 1..).unwrap_or_default();
-            let empty = rest.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'}');
-            let before = b"\"landbridge/context\":";
-            insert(result, span.start() + 1, before, context.as_bytes(), if empty { b"" } else { b"," })
+            let at = span.start() + 1;
+            let after = if starts_empty(result, at) { b"".as_slice() } else { b"," };
+            let inner = member.as_str().strip_prefix('{')?.strip_suffix('}')?;
+            insert(result, at, b"", inner.as_bytes(), after)
         }
         Some(_) => None,
     }
+}
+
+/// Where the context goes when a result has no list of blocks.
+const META_KEY: &str = "landbridge/context";
+
+/// Whether an object whose brace stands before `at` has no member.
+fn starts_empty(text: &Raw, at: usize) -> bool {
+    let rest = text.as_bytes().get(at..).unwrap_or_default();
+    rest.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'}')
 }
 
 /// The elements of an array, as they are written; none when it is none.

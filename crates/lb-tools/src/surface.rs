@@ -59,8 +59,8 @@ impl Tools {
         let ready = Args::new(call.message.member("arguments"))
             .and_then(|args| request::session(who, &call.caller, &args).map(|live| (live, args)));
         match ready {
-            Ok((live, args)) => {
-                let seen = Seen { tool, live, caller: call.caller.clone() };
+            Ok(((live, own), args)) => {
+                let seen = Seen { tool, live, caller: call.caller.clone(), own };
                 start(Request { seen, args, token: call.message.meta("progressToken"), asked: self.asked.clone() })
             }
             Err(failure) => refuse(tool, &call.caller, &failure),

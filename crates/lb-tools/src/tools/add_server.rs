@@ -16,21 +16,21 @@ use crate::request::Request;
 pub(crate) static TOOL: Tool = Tool {
     name: "add_server",
     title: "Add a server",
-    description: "Connect to another MCP server: by 'url' (HTTP) or by 'command' (a local program that speaks MCP on \
-                  stdin and stdout). Give exactly one of the two. Returns what the server can do; call list_tools \
-                  next. Adding the same name again replaces the definition.",
+    description: "Connect to another MCP server, by exactly one of 'url' (HTTP) or 'command' (a local program that \
+                  speaks MCP on stdio). Returns what it can do; call list_tools next. Adding a known name again \
+                  replaces it.",
     operation: "add server",
     input: r#"{
         "name": { "type": "string", "pattern": "^[A-Za-z0-9_-]{1,32}$", "description": "Your name for the server" },
-        "url": { "type": "string", "maxLength": 8192, "description": "http(s) URL of its MCP endpoint" },
-        "headers": { "type": "object", "additionalProperties": { "type": "string" }, "description": "HTTP headers to send, such as Authorization" },
+        "url": { "type": "string", "maxLength": 8192, "description": "http(s) URL" },
+        "headers": { "type": "object", "additionalProperties": { "type": "string" }, "description": "HTTP headers, such as Authorization" },
         "command": { "type": "string", "description": "Program to start, such as npx" },
         "args": { "type": "array", "items": { "type": "string" }, "description": "Its arguments" },
-        "env": { "type": "object", "additionalProperties": { "type": "string" }, "description": "Environment variables to add" },
+        "env": { "type": "object", "additionalProperties": { "type": "string" }, "description": "Environment variables" },
         "cwd": { "type": "string", "description": "Folder to start it in" },
         "restartConfig": {
             "type": "object",
-            "description": "What a crash of the program leads to",
+            "description": "After a crash of the program",
             "properties": {
                 "enabled": { "type": "boolean", "default": true, "description": "Start it again" },
                 "maxAttempts": { "type": "integer", "minimum": 0, "maximum": 1000, "default": 5, "description": "Attempts before giving up" },
@@ -42,11 +42,7 @@ pub(crate) static TOOL: Tool = Tool {
     }"#,
     required: &["name"],
     output: Some(
-        r#"{
-        "name": { "type": "string" }, "transport": { "type": "string" }, "status": { "type": "string" },
-        "capabilities": { "type": "object" }, "serverInfo": { "type": "object" },
-        "protocolVersion": { "type": "string" }, "toolCount": { "type": "integer" }, "session": { "type": "string" }
-    }"#,
+        r#"{ "name": { "type": "string" }, "capabilities": { "type": "object" }, "toolCount": { "type": "integer" } }"#,
     ),
     hints: Hints::Adds,
     run: Run::Waits(|request| Box::pin(async move { run(request).await.into() })),
@@ -63,7 +59,7 @@ async fn run(request: Request) -> Checked<Reply> {
         Ok(added) => Ok(reply(&added, &shown)),
         Err(AddError::Forbidden(message)) => Err(Failure::new(failure::FORBIDDEN, message)),
         Err(AddError::Invalid(message)) => Err(Failure::new(failure::INVALID_ARGUMENT, message)),
-        Err(AddError::Failed(why)) => Err(Failure::unavailable(spec.name.as_str(), &why, request.now())),
+        Err(AddError::Failed(why)) => Err(Failure::unavailable(spec.name.as_str(), &why)),
     }
 }
 

@@ -17,21 +17,16 @@ pub(crate) static TOOL: Tool = Tool {
     name: "await_activity",
     title: "Wait for activity",
     description: "Wait until something happens: a task ends, a server asks something, a resource changes, a timer \
-                  fires, a server comes or goes. Returns at once if events already wait, else at the first one or at \
-                  the timeout. Returns {triggers, events, pending_server, pending_client, last_event_id}; each event \
-                  is told once.",
+                  fires, a server comes or goes. Returns at once if events wait already. Returns {triggers, \
+                  events, pending_server, pending_client, last_event_id}; each event is told once.",
     operation: "await activity",
     input: r#"{
         "timeout_ms": { "type": "integer", "minimum": 100, "maximum": 900000, "default": 30000, "description": "Longest wait" },
-        "last_event_id": { "type": "string", "description": "Last event you processed: older ones are acknowledged, later ones are sent again" }
+        "last_event_id": { "type": "string", "description": "Acknowledges events up to it and replays later ones" }
     }"#,
     required: &[],
     output: Some(
-        r#"{
-        "triggers": { "type": "array" }, "triggered_by": { "type": "string" }, "events": { "type": "array" },
-        "dropped": { "type": "object" }, "pending_server": { "type": "array" }, "pending_client": { "type": "object" },
-        "last_event_id": { "type": "string" }, "session": { "type": "string" }
-    }"#,
+        r#"{ "triggers": { "type": "array" }, "events": { "type": "array" }, "pending_client": { "type": "object" } }"#,
     ),
     hints: Hints::Takes,
     run: Run::Listens(|request| Box::pin(async move { run(request).await.into() })),

@@ -15,7 +15,7 @@ pub(crate) static TOOL: Tool = Tool {
         "reason": { "type": "string", "default": "User cancelled", "description": "Why" }
     }"#,
     required: &["request_id"],
-    output: Some(r#"{ "success": { "type": "boolean" }, "requestId": { "type": "string" } }"#),
+    output: Some(r#"{ "success": { "type": "boolean" } }"#),
     hints: Hints::Ends,
     run: Run::Now(|request| respond::cancel(request, PendingKind::Sampling).into()),
 };

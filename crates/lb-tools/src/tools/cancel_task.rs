@@ -13,12 +13,12 @@ use crate::request::Request;
 pub(crate) static TOOL: Tool = Tool {
     name: "cancel_task",
     title: "Cancel a task",
-    description: "Stop a working background task. The server is told to cancel the call; whatever it has done already \
+    description: "Stop a working background task. The server is told to cancel the call; what it has done already \
                   stays done.",
     operation: "cancel task",
     input: r#"{ "task_id": { "type": "string", "description": "taskId from execute_tool or list_tasks" } }"#,
     required: &["task_id"],
-    output: Some(r#"{ "success": { "type": "boolean" }, "taskId": { "type": "string" } }"#),
+    output: Some(r#"{ "success": { "type": "boolean" } }"#),
     hints: Hints::Ends,
     run: Run::Now(|request| run(request).into()),
 };

@@ -13,25 +13,14 @@ use crate::request::Request;
 pub(crate) static TOOL: Tool = Tool {
     name: "complete",
     title: "Complete an argument",
-    description: "Ask a server for values that fit an argument of one of its prompts or resource templates, given what \
-                  is typed so far. Returns {completion: {values, total, hasMore}}. Use it before get_prompt or \
-                  read_resource when you do not know the allowed values.",
+    description: "Ask a server which values fit an argument of its prompt or resource template, given what is \
+                  typed so far; returns {completion: {values, total, hasMore}}. Use it before get_prompt or \
+                  read_resource.",
     operation: "complete argument",
     input: r#"{
-        "server": { "type": "string", "description": "Name of the server" },
-        "ref": {
-            "type": "object", "description": "{type: 'ref/prompt', name} or {type: 'ref/resource', uri}",
-            "properties": { "type": { "enum": ["ref/prompt", "ref/resource"], "description": "What is completed" } },
-            "required": ["type"]
-        },
-        "argument": {
-            "type": "object", "description": "The argument being filled in",
-            "properties": {
-                "name": { "type": "string", "description": "Its name" },
-                "value": { "type": "string", "description": "Its start, may be empty" }
-            },
-            "required": ["name", "value"]
-        },
+        "server": { "type": "string", "description": "Server name" },
+        "ref": { "type": "object", "description": "{type: 'ref/prompt', name} or {type: 'ref/resource', uri}" },
+        "argument": { "type": "object", "description": "{name, value}; value is its start, may be empty" },
         "context": { "type": "object", "description": "{arguments: {name: value}} already chosen" }
     }"#,
     required: &["server", "ref", "argument"],

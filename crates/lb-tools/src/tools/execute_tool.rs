@@ -1,14 +1,17 @@
 //! `execute_tool`: calls a tool of a server.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use lb_exchange::{End, Yield};
-use lb_gateway::{Kind, Tracked};
+use lb_exchange::{Command, End, Outcome, Yield};
+use lb_gateway::{Backend, Kind, Tracked, Unavailable};
 use lb_wire::compose::Object;
 use lb_wire::{Raw, Text};
+use tokio::time::Instant;
 
 use crate::args::Checked;
 use crate::catalog::{Hints, Run, Tool};
+use crate::failure::Failure;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::running::{Limit, Running, Work};
@@ -17,16 +20,16 @@ use crate::surface::finish;
 pub(crate) static TOOL: Tool = Tool {
     name: "execute_tool",
     title: "Call a tool of a server",
-    description: "Call a tool of a server and return its result unchanged. list_tools shows names and input schemas. A \
-                  call that takes too long or needs an answer from you or the user continues in the background: you \
-                  get a taskId; use get_task_result, or respond_to_elicitation if it asks something.",
+    description: "Call a tool of a server and return its result unchanged; list_tools shows names and schemas. A \
+                  call that takes too long or needs an answer continues in the background: you get a taskId for \
+                  get_task_result, or a question for respond_to_elicitation.",
     operation: "execute tool",
     input: r#"{
-        "server": { "type": "string", "description": "Name of the server" },
+        "server": { "type": "string", "description": "Server name" },
         "tool": { "type": "string", "description": "Name of the tool, as in list_tools" },
         "args": { "type": "object", "default": {}, "description": "Arguments that fit the tool's inputSchema" },
-        "timeout_ms": { "type": "integer", "minimum": 100, "maximum": 900000, "default": 120000, "description": "Wait this long before it becomes a task (45 s if left out and no progress is requested)" },
-        "task_ttl_ms": { "type": "integer", "minimum": 1000, "default": 600000, "description": "How long the task may then take, at most 30 minutes" }
+        "timeout_ms": { "type": "integer", "minimum": 100, "maximum": 900000, "default": 120000, "description": "When it becomes a task (45 s if left out, without progress token)" },
+        "task_ttl_ms": { "type": "integer", "minimum": 1000, "default": 600000, "description": "How long the task may take, at most 30 min" }
     }"#,
     required: &["server", "tool"],
     output: None,
@@ -37,29 +40,89 @@ pub(crate) static TOOL: Tool = Tool {
 /// How long a caller waits who says nothing and hears of progress.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
+/// How long a call waits for a connection that is being made.
+const CONNECT: Duration = Duration::from_secs(10);
+
 async fn run(request: Request, out: Yield, tracked: Tracked) -> End {
-    match start(&request) {
-        Ok((work, limit)) => Running::new(request, out, tracked, work, limit).run().await,
-        Err(failure) => finish(Reply::failed(failure), &request.seen, tracked),
+    let started = Instant::now();
+    let (wish, backend) = match read(&request) {
+        Ok(read) => read,
+        Err(failure) => return finish(Reply::failed(failure), &request.seen, tracked),
+    };
+    let mut timeout = wish.timeout;
+    if backend.facts().is_none() {
+        match connect(&backend, &out, timeout.min(CONNECT)).await {
+            Connected::Yes => {}
+            // Nobody waits for the answer any more, so that it becomes a task as soon as it runs.
+            Connected::Alone => timeout = Duration::ZERO,
+            Connected::Cancelled => return End::ours(Outcome::Cancelled),
+            Connected::No(why) => {
+                let failure = Failure::unavailable(backend.name(), &why);
+                return finish(Reply::failed(failure), &request.seen, tracked);
+            }
+        }
     }
+    let limit = Limit { timeout: timeout.saturating_sub(started.elapsed()), ttl: wish.ttl };
+    let work = wish.begin(&request, &backend);
+    Running::new(request, out, tracked, work, limit).run().await
 }
 
-fn start(request: &Request) -> Checked<(Work, Limit)> {
+/// What was asked for, checked.
+struct Wish {
+    tool: String,
+    arguments: Raw,
+    timeout: Duration,
+    ttl: Option<Duration>,
+}
+
+fn read(request: &Request) -> Checked<(Wish, Arc<Backend>)> {
     let args = &request.args;
     let (server, tool) = (args.text("server")?, args.text("tool")?);
     let arguments = args.object("args")?.unwrap_or_else(Raw::empty_object);
     let timeout = args.millis("timeout_ms", 100..=900_000)?;
     // The session knows the longest there is.
     let ttl = args.millis("task_ttl_ms", 1_000..=u64::MAX)?;
-    let backend = request.backend_of(&server)?;
-    let live = request.live();
-    let patience = live.policy().patience.filter(|_| request.token.is_none());
-    let limit = Limit { timeout: timeout.or(patience).unwrap_or(TIMEOUT), ttl };
-    let params = Object::new().text("name", &tool).raw("arguments", &arguments).finish();
-    let name = backend.name().clone();
-    let tracked =
-        live.tracker().begin(live.hash(), Kind::BackendTool, &tool, Some(&name), Some(&arguments), live.now());
-    let exchange = backend.call(live, "tools/call", params, request.token.clone());
-    let called = (name, Text::from(&*tool), arguments);
-    Ok((Work::new(live, &request.asked, called, exchange, tracked), limit))
+    let patience = request.live().policy().patience.filter(|_| request.token.is_none());
+    let timeout = timeout.or(patience).unwrap_or(TIMEOUT);
+    Ok((Wish { tool, arguments, timeout, ttl }, request.backend_of(&server)?))
+}
+
+impl Wish {
+    fn begin(&self, request: &Request, backend: &Arc<Backend>) -> Work {
+        let (live, name) = (request.live(), backend.name().clone());
+        let args = Some(&self.arguments);
+        let tracked = live.tracker().begin(live.hash(), Kind::BackendTool, &self.tool, Some(&name), args, live.now());
+        let params = Object::new().text("name", &self.tool).raw("arguments", &self.arguments).finish();
+        let exchange = backend.call(live, "tools/call", params, request.token.clone());
+        let called = (name, Text::from(&*self.tool), self.arguments.clone());
+        Work::new(live, &request.asked, called, exchange, tracked)
+    }
+}
+
+/// What came of waiting for a server.
+enum Connected {
+    Yes,
+    Alone,
+    Cancelled,
+    No(Unavailable),
+}
+
+/// Joins the attempt that is being made, or makes one, while the client still wants that.
+async fn connect(backend: &Arc<Backend>, out: &Yield, within: Duration) -> Connected {
+    let mut ready = backend.ready(within);
+    let mut connected = Connected::Yes;
+    loop {
+        tokio::select! {
+            biased;
+            command = out.command() => match command {
+                Command::Cancel(_) => return Connected::Cancelled,
+                Command::Alone => connected = Connected::Alone,
+                Command::Answer(..) | Command::Back => {}
+            },
+            ready = &mut ready => return match ready {
+                Ok(_) => connected,
+                Err(why) => Connected::No(why),
+            },
+        }
+    }
 }

@@ -11,12 +11,12 @@ use crate::request::Request;
 pub(crate) static TOOL: Tool = Tool {
     name: "get_elicitations",
     title: "Get questions to the user",
-    description: "List the questions of servers to the user that wait for an answer: {requestId, server, mode, message, \
-                  requestedSchema, url, expiresAt}. Ask the user, then answer with respond_to_elicitation.",
+    description: "List questions of servers to the user that wait for an answer: [{requestId, server, mode, \
+                  message, requestedSchema, url}]. Ask the user, then answer with respond_to_elicitation.",
     operation: "get elicitations",
     input: "{}",
     required: &[],
-    output: Some(r#"{ "elicitations": { "type": "array", "items": { "type": "object" } } }"#),
+    output: Some(r#"{ "elicitations": { "type": "array" } }"#),
     hints: Hints::Reads,
     run: Run::Now(|request| listed(request, PendingKind::Elicitation, "elicitations", "No pending elicitations")),
 };

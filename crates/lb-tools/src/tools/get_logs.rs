@@ -11,9 +11,9 @@ use crate::request::Request;
 pub(crate) static TOOL: Tool = Tool {
     name: "get_logs",
     title: "Get logs",
-    description: "Read log lines of servers, oldest first: protocol log messages, and stderr and stray stdout of \
-                  programs. Rows: {server, level, logger, source, timestamp, data}. Returned rows are cleared unless \
-                  clear is false. Use it to find out why something failed.",
+    description: "Read logs of servers, oldest first: protocol messages, stderr and stray stdout of programs: \
+                  [{server, level, source, timestamp, data}]. Returned rows are cleared unless clear is false. Use \
+                  it to find out why something failed.",
     operation: "get logs",
     input: r#"{
         "server": { "type": "string", "description": "Only this server" },
@@ -31,7 +31,7 @@ pub(crate) static TOOL: Tool = Tool {
         "clear": { "type": "boolean", "default": true, "description": "Forget the returned rows" }
     }"#,
     required: &[],
-    output: Some(r#"{ "logs": { "type": "array", "items": { "type": "object" } } }"#),
+    output: Some(r#"{ "logs": { "type": "array" } }"#),
     hints: Hints::Takes,
     run: Run::Now(|request| run(request).into()),
 };

@@ -12,13 +12,13 @@ use crate::request::Request;
 pub(crate) static TOOL: Tool = Tool {
     name: "get_notifications",
     title: "Get notifications",
-    description: "Take the notifications of servers that you have not been told of yet (changed lists, updated \
-                  resources), as {server, method, timestamp, params}. Each is handed out once. To wait for new ones, \
-                  use await_activity.",
+    description: "Take the notifications of servers you have not been told of yet (changed lists, updated \
+                  resources): [{server, method, timestamp, params}]. Each is handed out once. To wait for new \
+                  ones, use await_activity.",
     operation: "get notifications",
     input: r#"{ "server": { "type": "string", "description": "Only those of this server" } }"#,
     required: &[],
-    output: Some(r#"{ "notifications": { "type": "array", "items": { "type": "object" } } }"#),
+    output: Some(r#"{ "notifications": { "type": "array" } }"#),
     hints: Hints::Takes,
     run: Run::Now(|request| run(request).into()),
 };

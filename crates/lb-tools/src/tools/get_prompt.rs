@@ -13,12 +13,11 @@ use crate::request::Request;
 pub(crate) static TOOL: Tool = Tool {
     name: "get_prompt",
     title: "Get a prompt",
-    description: "Get the messages of a server's prompt template, filled in with your arguments, as {description, \
-                  messages}. list_prompts shows names and arguments. Follow the messages as if the user had sent them, \
-                  if the user wants that.",
+    description: "Get the messages of a server's prompt template, filled in with your arguments: {description, \
+                  messages}. list_prompts shows names and arguments. Follow them if the user wants that.",
     operation: "get prompt",
     input: r#"{
-        "server": { "type": "string", "description": "Name of the server" },
+        "server": { "type": "string", "description": "Server name" },
         "name": { "type": "string", "description": "Name of the prompt" },
         "arguments": { "type": "object", "additionalProperties": { "type": "string" }, "description": "Its arguments" }
     }"#,

@@ -8,13 +8,13 @@ use crate::catalog::{Hints, Run, Tool};
 pub(crate) static TOOL: Tool = Tool {
     name: "get_sampling_requests",
     title: "Get requests to the model",
-    description: "List requests of servers for text from a language model (you): {requestId, server, messages, \
-                  systemPrompt, maxTokens, tools, expiresAt}. Write the answer and send it with respond_to_sampling, \
-                  or refuse with cancel_sampling_request.",
+    description: "List requests of servers for text from a language model (you): [{requestId, server, messages, \
+                  systemPrompt, maxTokens, tools}]. Answer with respond_to_sampling or refuse with \
+                  cancel_sampling_request.",
     operation: "get sampling requests",
     input: "{}",
     required: &[],
-    output: Some(r#"{ "samplingRequests": { "type": "array", "items": { "type": "object" } } }"#),
+    output: Some(r#"{ "samplingRequests": { "type": "array" } }"#),
     hints: Hints::Reads,
     run: Run::Now(|request| listed(request, PendingKind::Sampling, "samplingRequests", "No pending sampling requests")),
 };

@@ -13,19 +13,13 @@ use crate::request::Request;
 pub(crate) static TOOL: Tool = Tool {
     name: "get_server_status",
     title: "Status of a server",
-    description: "Show one server in detail: connection, capabilities, version, running tasks, requests that wait for \
-                  an answer, subscriptions, how many logs and notifications wait, and the last lines of its stderr. \
-                  Use it to find out why a server fails. Nothing is consumed.",
+    description: "Show one server in detail: connection, capabilities, running tasks, requests that wait for an \
+                  answer, subscriptions, and its last stderr lines. Use it to find out why a server fails. Nothing \
+                  is consumed.",
     operation: "get server status",
-    input: r#"{ "server": { "type": "string", "description": "Name of the server" } }"#,
+    input: r#"{ "server": { "type": "string", "description": "Server name" } }"#,
     required: &["server"],
-    output: Some(
-        r#"{
-        "server": { "type": "object" }, "capabilities": { "type": "object" }, "serverInfo": { "type": "object" },
-        "protocolVersion": { "type": "string" }, "working_tasks": { "type": "array" }, "pending": { "type": "object" },
-        "subscriptions": { "type": "array" }, "counts": { "type": "object" }, "lastStderr": { "type": "array" }
-    }"#,
-    ),
+    output: Some(r#"{ "server": { "type": "object" }, "pending": { "type": "object" } }"#),
     hints: Hints::Reads,
     run: Run::Now(|request| run(request).into()),
 };
@@ -36,7 +30,7 @@ fn run(request: &Request) -> Checked<Reply> {
     let backend = request.backend("server")?;
     let name = backend.name().clone();
     let facts = backend.facts();
-    let mut status = Object::new().raw("server", &list_servers::row(&backend.view(), request.now()));
+    let mut status = Object::new().raw("server", &list_servers::row(&backend.view()));
     if let Some(facts) = &facts {
         status = status
             .raw("capabilities", &facts.capabilities)

@@ -17,12 +17,7 @@ pub(crate) static TOOL: Tool = Tool {
     operation: "get task",
     input: r#"{ "task_id": { "type": "string", "description": "taskId from execute_tool or list_tasks" } }"#,
     required: &["task_id"],
-    output: Some(
-        r#"{
-        "taskId": { "type": "string" }, "server": { "type": "string" }, "toolName": { "type": "string" },
-        "status": { "type": "string" }, "pending_elicitations": { "type": "array" }
-    }"#,
-    ),
+    output: Some(r#"{ "taskId": { "type": "string" }, "status": { "type": "string" } }"#),
     hints: Hints::Reads,
     run: Run::Now(|request| run(request).into()),
 };

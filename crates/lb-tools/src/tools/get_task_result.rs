@@ -17,9 +17,9 @@ use crate::request::Request;
 pub(crate) static TOOL: Tool = Tool {
     name: "get_task_result",
     title: "Get the result of a task",
-    description: "Wait for a background task and return the tool's own result, as execute_tool would have. If it is \
-                  still working at the timeout, returns {status: 'working', ...}: do something else, then call again. \
-                  Can be repeated for 5 minutes after the end.",
+    description: "Wait for a background task and return the tool's own result, as execute_tool would have. If \
+                  still working at the timeout, returns {status: 'working'}: do something else, then call again. \
+                  Repeatable for 5 minutes after the end.",
     operation: "get task result",
     input: r#"{
         "task_id": { "type": "string", "description": "taskId from execute_tool or list_tasks" },

@@ -15,13 +15,7 @@ pub(crate) static TOOL: Tool = Tool {
     operation: "get timer",
     input: r#"{ "timer_id": { "type": "string", "description": "timerId from set_timer" } }"#,
     required: &["timer_id"],
-    output: Some(
-        r#"{
-        "id": { "type": "string" }, "message": { "type": "string" }, "durationMs": { "type": "integer" },
-        "status": { "type": "string" }, "interval": { "type": "boolean" }, "fireCount": { "type": "integer" },
-        "createdAt": { "type": "string" }, "expiresAt": { "type": "string" }
-    }"#,
-    ),
+    output: Some(r#"{ "id": { "type": "string" }, "status": { "type": "string" } }"#),
     hints: Hints::Reads,
     run: Run::Now(|request| run(request).into()),
 };

@@ -8,16 +8,12 @@ use crate::fanout;
 pub(crate) static TOOL: Tool = Tool {
     name: "list_prompts",
     title: "List prompts",
-    description: "List the prompt templates that servers offer, with their arguments, as {server, name, description, arguments}. Get the messages of one with get_prompt.",
+    description: "List the prompt templates of servers with their arguments: [{server, name, description, \
+                  arguments}]. Get the messages of one with get_prompt.",
     operation: "list prompts",
     input: r#"{ "server": { "type": "string", "description": "Only this server; all if left out" } }"#,
     required: &[],
-    output: Some(
-        r#"{
-        "prompts": { "type": "array", "items": { "type": "object" } },
-        "errors": { "type": "array", "items": { "type": "object" } }
-    }"#,
-    ),
+    output: Some(r#"{ "prompts": { "type": "array" } }"#),
     hints: Hints::ReadsServers,
     run: Run::Waits(|request| {
         Box::pin(async move {

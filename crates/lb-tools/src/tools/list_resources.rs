@@ -8,16 +8,12 @@ use crate::fanout;
 pub(crate) static TOOL: Tool = Tool {
     name: "list_resources",
     title: "List resources",
-    description: "List the resources (files, records and other data) that servers offer, as {server, uri, name, mimeType, ...}. Read one with read_resource; list_resource_templates shows URIs with parameters.",
+    description: "List the resources (files, records, other data) of servers: [{server, uri, name, mimeType}]. \
+                  Read one with read_resource; see also list_resource_templates.",
     operation: "list resources",
     input: r#"{ "server": { "type": "string", "description": "Only this server; all if left out" } }"#,
     required: &[],
-    output: Some(
-        r#"{
-        "resources": { "type": "array", "items": { "type": "object" } },
-        "errors": { "type": "array", "items": { "type": "object" } }
-    }"#,
-    ),
+    output: Some(r#"{ "resources": { "type": "array" } }"#),
     hints: Hints::ReadsServers,
     run: Run::Waits(|request| {
         Box::pin(async move {

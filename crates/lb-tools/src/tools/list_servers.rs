@@ -1,7 +1,7 @@
 //! `list_servers`: every server and how it is doing.
 
 use lb_gateway::ServerView;
-use lb_session::{Moment, rfc3339};
+use lb_session::rfc3339;
 use lb_wire::Raw;
 use lb_wire::compose::Object;
 
@@ -14,25 +14,24 @@ use crate::request::Request;
 pub(crate) static TOOL: Tool = Tool {
     name: "list_servers",
     title: "List servers",
-    description: "List the MCP servers you can reach through landbridge, with transport and status (connected, \
-                  not_connected, connecting, reconnecting, disconnected, error). Start here, then call list_tools to \
-                  see what they offer. A not_connected server connects at first use.",
+    description: "List the MCP servers reachable through landbridge, with transport and status (connected, \
+                  not_connected, connecting, reconnecting, disconnected, error). Start here, then call list_tools. \
+                  A not_connected server connects at first use.",
     operation: "list servers",
     input: "{}",
     required: &[],
-    output: Some(r#"{ "servers": { "type": "array", "items": { "type": "object" } } }"#),
+    output: Some(r#"{ "servers": { "type": "array" } }"#),
     hints: Hints::Reads,
     run: Run::Now(run),
 };
 
 fn run(request: &Request) -> Reply {
-    let now = request.now();
-    let rows: Vec<Raw> = request.live().servers().iter().map(|view| row(view, now)).collect();
+    let rows: Vec<Raw> = request.live().servers().iter().map(row).collect();
     fanout::listed(request, "servers", &rows, &[], "No servers configured")
 }
 
 /// A server as it is listed. Its headers and the variables of its environment are not in the view.
-pub(crate) fn row(view: &ServerView, now: Moment) -> Raw {
+pub(crate) fn row(view: &ServerView) -> Raw {
     let status = view.status.as_str();
     let (connected, reconnecting) = (status == "connected", status == "reconnecting");
     let since = view.connected_at.filter(|_| connected).map(rfc3339);
@@ -47,8 +46,8 @@ pub(crate) fn row(view: &ServerView, now: Moment) -> Raw {
     if let Some(attempt) = view.attempt.filter(|_| reconnecting) {
         row = row.number("reconnectAttempt", attempt);
     }
-    if let Some(at) = view.next_retry.filter(|_| reconnecting) {
-        row = row.number("nextRetryMs", millis(at.saturating_sub(now.unix)));
+    if let Some(wait) = view.next_retry.filter(|_| reconnecting) {
+        row = row.number("nextRetryMs", millis(wait));
     }
     if let Some(healthy) = view.healthy.filter(|_| connected) {
         row = row.text("healthStatus", if healthy { "healthy" } else { "degraded" });

@@ -12,9 +12,9 @@ use crate::request::Request;
 pub(crate) static TOOL: Tool = Tool {
     name: "list_tasks",
     title: "List tasks",
-    description: "List calls that became background tasks, newest first: {taskId, server, toolName, status, \
-                  statusMessage, createdAt, expiresAt, hasResult}. Only working ones unless you ask for more; ended \
-                  tasks are kept 5 minutes. Fetch a result with get_task_result.",
+    description: "List calls that became background tasks, newest first: [{taskId, server, toolName, status, \
+                  statusMessage, expiresAt, hasResult}]. Only working ones by default; ended ones are kept 5 \
+                  minutes. Fetch results with get_task_result.",
     operation: "list tasks",
     input: r#"{
         "include_completed": { "type": "boolean", "default": false, "description": "Also list tasks that have ended" },
@@ -25,7 +25,7 @@ pub(crate) static TOOL: Tool = Tool {
         }
     }"#,
     required: &[],
-    output: Some(r#"{ "tasks": { "type": "array", "items": { "type": "object" } } }"#),
+    output: Some(r#"{ "tasks": { "type": "array" } }"#),
     hints: Hints::Reads,
     run: Run::Now(|request| run(request).into()),
 };

@@ -18,7 +18,7 @@ pub(crate) static TOOL: Tool = Tool {
         "include_inactive": { "type": "boolean", "default": false, "description": "Also those that fired or were deleted" }
     }"#,
     required: &[],
-    output: Some(r#"{ "timers": { "type": "array", "items": { "type": "object" } } }"#),
+    output: Some(r#"{ "timers": { "type": "array" } }"#),
     hints: Hints::Reads,
     run: Run::Now(|request| run(request).into()),
 };

@@ -13,21 +13,15 @@ use crate::request::Request;
 pub(crate) static TOOL: Tool = Tool {
     name: "list_tools",
     title: "List tools of servers",
-    description: "List the tools that the connected servers offer, with input schemas, as an array of {server, name, \
-                  description, inputSchema, ...}. Filter by regular expressions (unanchored, case-sensitive). Call one \
-                  with execute_tool, passing its server and name.",
+    description: "List the tools of the servers with their input schemas: [{server, name, description, \
+                  inputSchema}]. Filter by regex (unanchored, case-sensitive). Call one with execute_tool.",
     operation: "list tools",
     input: r#"{
         "server": { "type": "string", "default": ".*", "description": "Regex for the server name" },
         "tool": { "type": "string", "default": ".*", "description": "Regex for the tool name" }
     }"#,
     required: &[],
-    output: Some(
-        r#"{
-        "tools": { "type": "array", "items": { "type": "object" } },
-        "errors": { "type": "array", "items": { "type": "object" } }
-    }"#,
-    ),
+    output: Some(r#"{ "tools": { "type": "array" } }"#),
     hints: Hints::ReadsServers,
     run: Run::Waits(|request| Box::pin(async move { run(request).await.into() })),
 };

@@ -17,12 +17,12 @@ use crate::splice;
 pub(crate) static TOOL: Tool = Tool {
     name: "read_resource",
     title: "Read a resource",
-    description: "Read a resource of a server by its URI; returns {contents: [{uri, mimeType, text}]}. Binary contents \
-                  are left out ({blobBytes, blobOmitted}) unless include_blob is true, which returns images and audio \
+    description: "Read a resource of a server by URI; returns {contents: [{uri, mimeType, text}]}. Binary data is \
+                  left out ({blobBytes, blobOmitted}) unless include_blob is true, which returns images and audio \
                   as content blocks. Server 'landbridge' has landbridge://diagrams.",
     operation: "read resource",
     input: r#"{
-        "server": { "type": "string", "description": "Name of the server" },
+        "server": { "type": "string", "description": "Server name" },
         "uri": { "type": "string", "description": "URI of the resource" },
         "include_blob": { "type": "boolean", "default": false, "description": "Also return binary contents" }
     }"#,

@@ -12,17 +12,12 @@ use crate::request::Request;
 pub(crate) static TOOL: Tool = Tool {
     name: "reconnect_server",
     title: "Reconnect a server",
-    description: "Close the connection to a server (restarting its program, if it has one) and connect again now. Use \
-                  it when a server hangs or keeps failing; running tasks of that server fail.",
+    description: "Close the connection to a server (restarting its program, if any) and connect again now. Use it \
+                  when a server hangs or keeps failing; its running tasks fail.",
     operation: "reconnect server",
-    input: r#"{ "name": { "type": "string", "description": "Name of the server" } }"#,
+    input: r#"{ "name": { "type": "string", "description": "Server name" } }"#,
     required: &["name"],
-    output: Some(
-        r#"{
-        "name": { "type": "string" }, "status": { "type": "string" },
-        "attemptsTaken": { "type": "integer" }, "forced": { "type": "boolean" }
-    }"#,
-    ),
+    output: Some(r#"{ "status": { "type": "string" } }"#),
     hints: Hints::Acts,
     run: Run::Waits(|request| Box::pin(async move { run(request).await.into() })),
 };
@@ -31,7 +26,7 @@ async fn run(request: Request) -> Checked<Reply> {
     let name = request.args.text("name")?;
     request.live().reconnect_server(&name).await.map_err(|error| match error {
         ReconnectError::NoServer(error) => Failure::no_server(&error),
-        ReconnectError::Failed(why) => Failure::unavailable(&name, &why, request.now()),
+        ReconnectError::Failed(why) => Failure::unavailable(&name, &why),
     })?;
     let structured = Object::new()
         .text("name", &name)

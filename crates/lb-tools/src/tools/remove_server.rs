@@ -14,9 +14,9 @@ pub(crate) static TOOL: Tool = Tool {
     description: "Disconnect a server and forget its definition. Its running tasks fail and its open requests are \
                   withdrawn. Use reconnect_server instead if it only misbehaves.",
     operation: "remove server",
-    input: r#"{ "name": { "type": "string", "description": "Name of the server" } }"#,
+    input: r#"{ "name": { "type": "string", "description": "Server name" } }"#,
     required: &["name"],
-    output: Some(r#"{ "name": { "type": "string" }, "removed": { "type": "boolean" } }"#),
+    output: Some(r#"{ "removed": { "type": "boolean" } }"#),
     hints: Hints::Ends,
     run: Run::Waits(|request| Box::pin(async move { run(request).await.into() })),
 };

@@ -15,17 +15,14 @@ use crate::respond;
 pub(crate) static TOOL: Tool = Tool {
     name: "respond_to_elicitation",
     title: "Answer a question",
-    description: "Answer a server's question in the user's name: action 'accept' with content that fits its \
+    description: "Answer a server's question in the user's name: 'accept' with content that fits its \
                   requestedSchema, 'decline', or 'cancel'. Ask the user first. Waits up to 10 s for the task that \
-                  asked and returns its result, or else the task's state.",
+                  asked and returns its result, or its state.",
     operation: "respond to elicitation",
     input: r#"{
         "request_id": { "type": "string", "description": "requestId of the question" },
         "action": { "enum": ["accept", "decline", "cancel"], "description": "What the user decided" },
-        "content": {
-            "type": "object", "description": "For accept: the form's values",
-            "additionalProperties": { "type": ["string", "number", "boolean", "array"], "items": { "type": "string" } }
-        }
+        "content": { "type": "object", "description": "For accept: the values, by name" }
     }"#,
     required: &["request_id", "action"],
     output: None,

@@ -15,9 +15,9 @@ use crate::splice;
 pub(crate) static TOOL: Tool = Tool {
     name: "respond_to_sampling",
     title: "Answer a sampling request",
-    description: "Send the text that a server asked a model for. content is a string, a content block or an array of \
-                  blocks (text, image, tool_use). Waits up to 10 s for the task that asked and returns its result, or \
-                  else the task's state.",
+    description: "Send the text that a server asked a model for: a string, a content block, or an array of blocks \
+                  (text, image, tool_use). Waits up to 10 s for the task that asked and returns its result, or its \
+                  state.",
     operation: "respond to sampling",
     input: r#"{
         "request_id": { "type": "string", "description": "requestId of the request" },

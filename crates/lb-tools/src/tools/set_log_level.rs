@@ -16,14 +16,14 @@ pub(crate) static TOOL: Tool = Tool {
                   the server has no logging.",
     operation: "set log level",
     input: r#"{
-        "server": { "type": "string", "description": "Name of the server" },
+        "server": { "type": "string", "description": "Server name" },
         "level": {
             "enum": ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"],
             "description": "Lowest level to send"
         }
     }"#,
     required: &["server", "level"],
-    output: Some(r#"{ "server": { "type": "string" }, "level": { "type": "string" } }"#),
+    output: Some(r#"{ "level": { "type": "string" } }"#),
     hints: Hints::Sets,
     run: Run::Waits(|request| Box::pin(async move { run(request).await.into() })),
 };
@@ -33,7 +33,7 @@ async fn run(request: Request) -> Checked<Reply> {
     let level = request.args.need_word("level", &Level::ALL.map(Level::as_str))?;
     let server = backend.name().clone();
     let done = backend.set_log_level(level).await;
-    done.map_err(|error| plain::failure_of(&request, &server, error))?;
+    done.map_err(|error| plain::failure_of(&server, error))?;
     let structured = Object::new().text("server", &server).text("level", level).finish();
     Ok(Reply::said(&format!("Server '{}' logs from level {level} on", &*server), structured))
 }

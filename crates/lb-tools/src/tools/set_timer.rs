@@ -11,8 +11,8 @@ use crate::request::Request;
 pub(crate) static TOOL: Tool = Tool {
     name: "set_timer",
     title: "Set a timer",
-    description: "Have yourself reminded: after duration_ms the message comes back once as a timer_expired event in a \
-                  later reply or through await_activity; with interval true, again and again (every second at most).",
+    description: "Remind yourself: after duration_ms the message comes back as a timer_expired event in a later \
+                  reply or await_activity; with interval true, again and again (every second at most).",
     operation: "set timer",
     input: r#"{
         "duration_ms": { "type": "integer", "minimum": 1, "maximum": 86400000, "description": "When, from now" },
@@ -20,13 +20,7 @@ pub(crate) static TOOL: Tool = Tool {
         "interval": { "type": "boolean", "default": false, "description": "Repeat until deleted" }
     }"#,
     required: &["duration_ms", "message"],
-    output: Some(
-        r#"{
-        "timerId": { "type": "string" }, "message": { "type": "string" }, "durationMs": { "type": "integer" },
-        "interval": { "type": "boolean" }, "createdAt": { "type": "string" }, "expiresAt": { "type": "string" },
-        "session": { "type": "string" }
-    }"#,
-    ),
+    output: Some(r#"{ "timerId": { "type": "string" }, "expiresAt": { "type": "string" } }"#),
     hints: Hints::Adds,
     run: Run::Now(|request| run(request).into()),
 };

@@ -11,16 +11,15 @@ use crate::request::Request;
 pub(crate) static TOOL: Tool = Tool {
     name: "subscribe_resource",
     title: "Subscribe to a resource",
-    description: "Get told when a resource changes. Updates arrive as notification events (notifications/resources/updated) in later replies and through await_activity; they survive reconnects. Fails if the server has no subscriptions.",
+    description: "Get told when a resource changes: notifications/resources/updated events in later replies and \
+                  await_activity, also after reconnects. Fails if the server has no subscriptions.",
     operation: "subscribe to resource",
     input: r#"{
-        "server": { "type": "string", "description": "Name of the server" },
+        "server": { "type": "string", "description": "Server name" },
         "uri": { "type": "string", "description": "URI of the resource" }
     }"#,
     required: &["server", "uri"],
-    output: Some(
-        r#"{ "server": { "type": "string" }, "uri": { "type": "string" }, "subscribed": { "type": "boolean" }, "session": { "type": "string" } }"#,
-    ),
+    output: Some(r#"{ "subscribed": { "type": "boolean" } }"#),
     hints: Hints::Sets,
     run: Run::Waits(|request| Box::pin(async move { run(request).await.into() })),
 };
@@ -30,7 +29,7 @@ async fn run(request: Request) -> Checked<Reply> {
     let server = backend.name().clone();
     request.live().remember();
     let done = backend.subscribe(&uri).await;
-    done.map_err(|error| plain::failure_of(&request, &server, error))?;
+    done.map_err(|error| plain::failure_of(&server, error))?;
     let structured = Object::new().text("server", &server).text("uri", &uri).flag("subscribed", true).finish();
     Ok(Reply::said(&format!("Subscribed to {uri} on server '{}'", &*server), structured).with_session())
 }

@@ -11,16 +11,14 @@ use crate::request::Request;
 pub(crate) static TOOL: Tool = Tool {
     name: "unsubscribe_resource",
     title: "Unsubscribe from a resource",
-    description: "Stop hearing of changes to a resource that you subscribed to. Unsubscribing from what was never subscribed is no error.",
+    description: "Stop hearing of changes to a resource. Unsubscribing from what was never subscribed is no error.",
     operation: "unsubscribe from resource",
     input: r#"{
-        "server": { "type": "string", "description": "Name of the server" },
+        "server": { "type": "string", "description": "Server name" },
         "uri": { "type": "string", "description": "URI of the resource" }
     }"#,
     required: &["server", "uri"],
-    output: Some(
-        r#"{ "server": { "type": "string" }, "uri": { "type": "string" }, "subscribed": { "type": "boolean" } }"#,
-    ),
+    output: Some(r#"{ "subscribed": { "type": "boolean" } }"#),
     hints: Hints::Sets,
     run: Run::Waits(|request| Box::pin(async move { run(request).await.into() })),
 };
@@ -29,7 +27,7 @@ async fn run(request: Request) -> Checked<Reply> {
     let (backend, uri) = (request.backend("server")?, request.args.text("uri")?);
     let server = backend.name().clone();
     let done = backend.unsubscribe(&uri).await;
-    done.map_err(|error| plain::failure_of(&request, &server, error))?;
+    done.map_err(|error| plain::failure_of(&server, error))?;
     let structured = Object::new().text("server", &server).text("uri", &uri).flag("subscribed", false).finish();
     Ok(Reply::said(&format!("Unsubscribed from {uri} on server '{}'", &*server), structured))
 }
