@@ -5,3 +5,4 @@ pub mod evil;
 pub mod fixture;
 pub mod harness;
 pub mod raw;
+pub mod tools;
