@@ -23,10 +23,10 @@ pub(crate) static TOOL: Tool = Tool {
         },
         "limit": { "type": "integer", "minimum": 1, "maximum": 500, "default": 100, "description": "Most rows" },
         "sources": {
-            "type": "array", "items": { "enum": ["protocol", "stderr", "stdout"] }, "description": "Only these sources"
+            "type": "array", "items": { "enum": ["protocol", "stderr", "stdout"] }, "description": "Only these"
         },
         "exclude_sources": {
-            "type": "array", "items": { "enum": ["protocol", "stderr", "stdout"] }, "description": "Not these sources"
+            "type": "array", "items": { "enum": ["protocol", "stderr", "stdout"] }, "description": "Not these"
         },
         "clear": { "type": "boolean", "default": true, "description": "Forget the returned rows" }
     }"#,

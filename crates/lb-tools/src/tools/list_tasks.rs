@@ -17,11 +17,11 @@ pub(crate) static TOOL: Tool = Tool {
                   minutes. Fetch results with get_task_result.",
     operation: "list tasks",
     input: r#"{
-        "include_completed": { "type": "boolean", "default": false, "description": "Also list tasks that have ended" },
-        "server": { "type": "string", "description": "Only tasks of this server" },
+        "include_completed": { "type": "boolean", "default": false, "description": "Also ended ones" },
+        "server": { "type": "string", "description": "Only this server" },
         "status": {
             "enum": ["working", "completed", "failed", "cancelled", "expired"],
-            "description": "Only tasks in this state"
+            "description": "Only this state"
         }
     }"#,
     required: &[],

@@ -84,10 +84,25 @@ async fn a_question_can_be_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_of_one_call_does_not_make_a_task_of_another() {
+async fn a_call_that_starts_while_a_question_waits_is_waited_for() {
     let stage = Stage::new(Revision::V2025_11_25, "{}").await;
+    assert_eq!(stage.call("execute_tool", call(ASK)).await.json(1)["waiting_for_input"], true);
     let slow = json!({ "server": "s", "tool": "slow", "args": { "ms": 2000 } });
-    let (slow, asked) = tokio::join!(stage.call("execute_tool", slow), stage.call("execute_tool", call(ASK)));
-    assert_eq!(slow.block(0), "done");
-    assert_eq!(asked.json(1)["waiting_for_input"], true);
+    assert_eq!(stage.call("execute_tool", slow).await.block(0), "done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_may_be_of_any_call_makes_tasks_of_all() {
+    let stage = Stage::new(Revision::V2025_11_25, "{}").await;
+    stage.call("list_tools", json!({})).await;
+    let hang = json!({ "server": "s", "tool": "hang" });
+    let start = Instant::now();
+    let (hangs, asked) = tokio::join!(stage.call("execute_tool", hang), stage.call("execute_tool", call(ASK)));
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    assert_eq!(hangs.json(1)["waiting_for_input"], true, "{}", hangs.text);
+    let request = &asked.json(1)["server_pending"]["elicitations"][0]["requestId"];
+    let answered = stage.call("respond_to_elicitation", json!({ "request_id": request, "action": "decline" })).await;
+    assert!(answered.block(0).starts_with("Answered"), "{}", answered.text);
+    let result = stage.call("get_task_result", json!({ "task_id": asked.json(1)["task"]["taskId"] })).await;
+    assert_eq!(result.block(0), r#"{"action":"decline"}"#);
 }
