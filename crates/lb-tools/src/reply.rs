@@ -6,7 +6,7 @@ use lb_exchange::{End, Outcome, Receipt};
 use lb_session::{ContextWish, Lease};
 use lb_wire::compose::{self, Object};
 use lb_wire::revision::{Era, Revision};
-use lb_wire::{Raw, splice as wire};
+use lb_wire::{Kind, Raw, splice as wire};
 
 use crate::args::Checked;
 use crate::failure::Failure;
@@ -38,9 +38,9 @@ impl Reply {
         Self::blocks(vec![splice::text_block(sentence)], Some(structured))
     }
 
-    /// One object, for both.
+    /// One object, for both. What a server gave in its place is shown, but no structure.
     pub(crate) fn object(object: Raw) -> Self {
-        Self::blocks(vec![splice::text_block(object.as_str())], Some(object))
+        Self::blocks(vec![splice::text_block(object.as_str())], Some(object).filter(|raw| raw.kind() == Kind::Object))
     }
 
     /// Blocks of content.

@@ -1,7 +1,7 @@
 //! A call becomes a task: what its caller is told, and who looks after it from then on.
 
 use lb_exchange::{Cancel, End, ErrorBody, Note, Outcome, Step};
-use lb_session::{NewTask, PendingKind, Session, Task, Ulid};
+use lb_session::{NewTask, Pending, PendingKind, Session, Task, Ulid};
 use lb_wire::Raw;
 use lb_wire::compose::Object;
 
@@ -109,19 +109,31 @@ fn sentence(work: &Work, task: Ulid, why: Why, waited_ms: u128) -> String {
 
 /// What a server asks, and which tool answers it.
 fn questions(session: &Session, server: &str) -> String {
-    let each = session.pending_of(server).map(|pending| match pending.kind() {
-        PendingKind::Elicitation => format!(
-            "It asks the user: \"{}\". Ask the user, then call respond_to_elicitation with request_id '{}'.",
-            pending.message(),
-            pending.id()
+    session.pending_of(server).map(question).collect::<Vec<_>>().join(" ")
+}
+
+fn question(pending: &Pending) -> String {
+    const CHARS_MAX: usize = 500;
+    let id = pending.id();
+    let message: String = pending.message().chars().take(CHARS_MAX).collect();
+    match (pending.kind(), pending.mode()) {
+        (PendingKind::Elicitation, "url") => {
+            let url = pending.params().member("url");
+            let url = url.as_ref().and_then(Raw::to_text).unwrap_or_default();
+            format!(
+                "Server '{}' asks the user to open {url}: \"{message}\". Show the user the server and the link, then \
+                 call respond_to_elicitation with request_id '{id}'.",
+                &**pending.server()
+            )
+        }
+        (PendingKind::Elicitation, _) => format!(
+            "It asks the user: \"{message}\". Ask the user, then call respond_to_elicitation with request_id '{id}'."
         ),
-        PendingKind::Sampling => format!(
+        (PendingKind::Sampling, _) => format!(
             "It asks for text from a model. See get_sampling_requests, then call respond_to_sampling with request_id \
-             '{}'.",
-            pending.id()
+             '{id}'."
         ),
-    });
-    each.collect::<Vec<_>>().join(" ")
+    }
 }
 
 /// Drives a task to its end, or to that of its session.

@@ -106,3 +106,13 @@ async fn a_question_that_may_be_of_any_call_makes_tasks_of_all() {
     let result = stage.call("get_task_result", json!({ "task_id": asked.json(1)["task"]["taskId"] })).await;
     assert_eq!(result.block(0), r#"{"action":"decline"}"#);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_waits_for_the_task_that_asked_among_several() {
+    let stage = Stage::new(Revision::V2025_11_25, "{}").await;
+    let asked = stage.call("execute_tool", call(ASK)).await.json(1);
+    stage.call("execute_tool", json!({ "server": "s", "tool": "hang", "timeout_ms": 100 })).await;
+    let request = &asked["server_pending"]["elicitations"][0]["requestId"];
+    let answered = stage.call("respond_to_elicitation", json!({ "request_id": request, "action": "decline" })).await;
+    assert_eq!(answered.block(1), r#"{"action":"decline"}"#, "{}", answered.text);
+}
