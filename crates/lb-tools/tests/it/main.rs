@@ -1,9 +1,16 @@
-//! The tools surface over a gateway and scripted servers, in one process and without a transport.
+//! The tools of the gateway from the front to scripted servers, in one process and on a paused clock.
 
-mod asks;
-mod events;
-mod long_calls;
-mod server;
-mod sessions;
-mod stage;
-mod surface;
+mod client;
+mod destroy;
+mod health;
+mod idle;
+mod limits;
+mod need;
+mod patience;
+mod pending;
+mod races;
+mod reconnect;
+mod script;
+mod tasks;
+mod timers;
+mod world;
