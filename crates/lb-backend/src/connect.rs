@@ -105,7 +105,8 @@ impl Server {
     pub fn new(spec: Arc<ServerSpec>, environment: Environment) -> Result<Arc<Self>, ConnectError> {
         let endpoint = match &spec.target {
             Target::Http { url, headers } => {
-                Some(Endpoint::new(spec.name.as_str(), url, headers, environment.tasks.clone())?)
+                let endpoint = Endpoint::new(spec.name.as_str(), url, headers, environment.tasks.clone())?;
+                Some(Arc::new(if spec.guarded { endpoint.guarded() } else { endpoint }))
             }
             Target::Child { .. } | Target::Embedded(_) => None,
         };
@@ -331,7 +332,7 @@ impl Connection {
     /// Makes sure that nothing is sent any more, if nothing is under way and nobody listens.
     pub(crate) fn retire(&self) -> bool {
         let intake = self.intake();
-        let needed = self.is_lost() || self.usage.subscribed.load(Ordering::Relaxed) || intake.feed.is_heard();
+        let needed = self.is_lost() || self.usage.subscribed.load(Ordering::Relaxed) || !intake.feed.can_spare();
         let called = format!("server {:?}", self.name.as_str());
         if needed {
             return false;

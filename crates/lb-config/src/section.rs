@@ -124,7 +124,7 @@ impl Servers<'_, '_> {
             self.report.warn(at, path, message).hint("a name has only A-Z a-z 0-9 _ -");
         }
         if let Some(Body { target, isolation, timeout, restart, disabled }) = body {
-            self.list.push(ServerSpec { name, target, isolation, timeout, restart, disabled });
+            self.list.push(ServerSpec { name, target, isolation, timeout, restart, disabled, guarded: false });
         }
     }
 }

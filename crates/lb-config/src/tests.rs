@@ -105,8 +105,15 @@ fn every_key_of_a_child_is_read_and_expanded() {
         ..Restart::default()
     };
     let timeout = Some(Duration::from_millis(1500));
-    let want =
-        ServerSpec { name: spec.name.clone(), target, isolation: Isolation::Shared, timeout, restart, disabled: true };
+    let want = ServerSpec {
+        name: spec.name.clone(),
+        target,
+        isolation: Isolation::Shared,
+        timeout,
+        restart,
+        disabled: true,
+        guarded: false,
+    };
     assert_eq!(spec, want);
 }
 

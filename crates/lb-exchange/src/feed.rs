@@ -78,8 +78,8 @@ struct State {
     dropped: u64,
     waker: Option<Waker>,
     listeners: usize,
-    /// Whether anybody wants to know what a process writes beside its messages.
-    outputs: bool,
+    /// Whether it is that of a session, see [`Feed::of_session`].
+    session: bool,
 }
 
 impl Feed {
@@ -90,10 +90,11 @@ impl Feed {
     /// Log lines and other notes kept; the oldest is dropped and counted.
     pub const NOTES_MAX: usize = 256;
 
-    /// A feed that also takes what a process writes beside its messages.
-    pub fn with_output() -> Self {
+    /// The feed of a session that takes all a server says, also what its process writes beside its messages, and that
+    /// can do without an idle process for a while.
+    pub fn of_session() -> Self {
         let feed = Self::default();
-        feed.0.lock().outputs = true;
+        feed.0.lock().session = true;
         feed
     }
 
@@ -196,6 +197,12 @@ impl Feed {
         self.0.lock().listeners != 0
     }
 
+    /// Whether an idle process may be ended although this is heard.
+    pub fn can_spare(&self) -> bool {
+        let state = self.0.lock();
+        state.listeners == 0 || state.session
+    }
+
     /// How many items were dropped because nobody took them in time.
     pub fn dropped(&self) -> u64 {
         self.0.lock().dropped
@@ -219,7 +226,7 @@ impl State {
                 self.items.retain(|old| !matches!(old, FeedItem::Up(_) | FeedItem::Down(..)));
             }
             FeedItem::Withdraw(key) if !self.withdraw(key) => return false,
-            FeedItem::Output(..) if !self.outputs => return false,
+            FeedItem::Output(..) if !self.session => return false,
             FeedItem::Log(_) | FeedItem::Output(..) | FeedItem::Note(_) | FeedItem::Ask(..) | FeedItem::Withdraw(_) => {
             }
         }

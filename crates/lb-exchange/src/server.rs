@@ -25,6 +25,8 @@ pub struct ServerSpec {
     pub restart: Restart,
     /// Listed, but never connected.
     pub disabled: bool,
+    /// A client defined it: addresses that are out of bounds for those are not connected to.
+    pub guarded: bool,
 }
 
 impl ServerSpec {
@@ -38,6 +40,7 @@ impl ServerSpec {
             timeout: None,
             restart: Restart::default(),
             disabled: false,
+            guarded: false,
         }
     }
 }

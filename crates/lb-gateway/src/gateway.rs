@@ -10,8 +10,8 @@ use lb_exchange::{
     BoxFuture, Call, Caller, Cancel, Desk, End, ErrorBody, Exchange, Feed, Hello, Isolation, Middle, Mount, Principal,
     Refusal, Seat, ServerName, ServerSpec, SessionId, Tasks, Welcome,
 };
-use lb_session::{Happening, Moment};
 use lb_session::streams::{Limits as StreamLimits, Store, system_clock};
+use lb_session::{Happening, Moment};
 use lb_wire::revision::code;
 use lb_wire::splice::Splice;
 use lb_wire::{Raw, Text};

@@ -151,6 +151,8 @@ pub struct Backend {
     health_failures: u32,
     degraded: bool,
     told_capped: Option<Duration>,
+    /// Whether it was ended for being idle: its return is no news.
+    resting: bool,
 }
 
 /// Health checks in a row that must fail before it is told.
@@ -177,6 +179,7 @@ impl Backend {
             health_failures: 0,
             degraded: false,
             told_capped: None,
+            resting: false,
         }
     }
 
@@ -255,7 +258,9 @@ impl Backend {
         } else {
             Happening::ServerConnected { capabilities: listed.capabilities.clone() }
         };
-        told.push(Told::Event(event));
+        if !std::mem::take(&mut self.resting) || forced {
+            told.push(Told::Event(event));
+        }
         self.returns = true;
         self.settle(now);
         Ok(told)
@@ -406,6 +411,7 @@ impl Backend {
             self.generation += 1;
             self.status = Status::NotConnected;
             self.connected = None;
+            self.resting = true;
         }
     }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use http_body_util::Full;
-use lb_exchange::{ErrorBody, Secret, Tasks};
+use lb_exchange::{ErrorBody, Secret, Tasks, is_out_of_bounds};
 use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
@@ -31,6 +31,8 @@ pub struct Endpoint {
     shown: String,
     host: String,
     port: u16,
+    /// Whether addresses that are out of bounds for clients are not connected to.
+    guarded: bool,
     tls: Option<(TlsConnector, ServerName<'static>)>,
     /// Path and query, as they stand in the request line.
     uri: Uri,
@@ -54,7 +56,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// The URL or a header cannot be used.
-    pub fn new(name: &str, url: &str, headers: &[(String, Secret)], tasks: Tasks) -> Result<Arc<Self>, ConnectError> {
+    pub fn new(name: &str, url: &str, headers: &[(String, Secret)], tasks: Tasks) -> Result<Self, ConnectError> {
         let shown = shown(url);
         let refuse = |why: String| ConnectError::Unreachable { url: shown.clone(), why };
         let parsed = Url::parse(url).map_err(|error| refuse(error.to_string()))?;
@@ -86,7 +88,15 @@ impl Endpoint {
         let last_length = Mutex::new((0, HeaderValue::from_static("0")));
         let pool = Pool::default();
         let called = format!("server {name:?} ({authority})");
-        Ok(Arc::new(Self { called, shown, host, port, tls, uri, headers, last_length, pool, tasks }))
+        let guarded = false;
+        Ok(Self { called, shown, host, port, guarded, tls, uri, headers, last_length, pool, tasks })
+    }
+
+    /// Keeps away from addresses that are out of bounds for clients.
+    #[must_use]
+    pub fn guarded(mut self) -> Self {
+        self.guarded = true;
+        self
     }
 
     /// What the server is called in messages.
@@ -184,6 +194,23 @@ impl Endpoint {
         }
     }
 
+    /// A connection to one of its addresses. What is guarded is looked up here and not before, so that no other answer
+    /// can come between.
+    async fn reach(&self) -> Result<TcpStream, String> {
+        let to = (self.host.as_str(), self.port);
+        if !self.guarded {
+            return TcpStream::connect(to).await.map_err(|error| chain(&error));
+        }
+        let found = tokio::net::lookup_host(to).await.map_err(|error| chain(&error))?;
+        let allowed: Vec<_> = found.filter(|address| !is_out_of_bounds(address.ip())).collect();
+        if allowed.is_empty() {
+            return Err(
+                "its address is link-local or one of metadata, which servers of clients may not have".to_owned()
+            );
+        }
+        TcpStream::connect(allowed.as_slice()).await.map_err(|error| chain(&error))
+    }
+
     async fn connect(&self) -> Result<Box<Conn>, ConnectError> {
         let connected = tokio::time::timeout(CONNECT_MAX, self.open()).await;
         let why = format!("no connection within {} s", CONNECT_MAX.as_secs());
@@ -191,7 +218,7 @@ impl Endpoint {
     }
 
     async fn open(&self) -> Result<Box<Conn>, String> {
-        let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(|error| chain(&error))?;
+        let stream = self.reach().await?;
         stream.set_nodelay(true).map_err(|error| chain(&error))?;
         let stream = match &self.tls {
             None => Stream::Plain(stream),

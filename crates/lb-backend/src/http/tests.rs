@@ -40,7 +40,7 @@ pub fn value(raw: &Raw) -> Value {
 }
 
 pub fn endpoint(server: &Script) -> Arc<Endpoint> {
-    Endpoint::new("it", &server.url(), &[], Tasks::default()).unwrap()
+    Arc::new(Endpoint::new("it", &server.url(), &[], Tasks::default()).unwrap())
 }
 
 /// A legacy connection to the script, in session `s-1`.

@@ -73,6 +73,8 @@ pub async fn run(connection: Weak<HttpConnection>, tasks: Tasks) {
 enum After {
     /// Open it again, after this wait if the server named one.
     Again(Option<Duration>),
+    /// It could not be opened now.
+    Refused,
     /// Leave it.
     Leave,
 }
@@ -81,10 +83,17 @@ async fn keep_open(connection: &Weak<HttpConnection>) {
     let mut events: Option<Events> = None;
     let mut missed = false;
     let mut wait = BACKOFF.0;
+    let mut refusals = 0;
     loop {
-        match open(connection, &mut events, missed).await {
+        let after = open(connection, &mut events, missed).await;
+        refusals = if matches!(after, After::Refused) { refusals + 1 } else { 0 };
+        if refusals == REFUSALS_MAX {
+            unheard(connection);
+        }
+        match after {
             After::Leave => return,
-            After::Again(retry) => {
+            After::Refused | After::Again(_) => {
+                let retry = if let After::Again(retry) = after { retry } else { None };
                 let news = events.as_ref().is_some_and(Events::is_news);
                 wait = if news { BACKOFF.0 } else { wait };
                 tokio::time::sleep(retry.map_or(wait, |retry| retry.clamp(BACKOFF.0 / 10, BACKOFF.1))).await;
@@ -92,6 +101,18 @@ async fn keep_open(connection: &Weak<HttpConnection>) {
                 missed = true;
             }
         }
+    }
+}
+
+/// Attempts to open the stream that may fail before it is told.
+const REFUSALS_MAX: u32 = 3;
+
+/// Says that the server may be out of reach.
+fn unheard(connection: &Weak<HttpConnection>) {
+    if let Some(connection) = connection.upgrade() {
+        let why = Text::from_static("its stream of events cannot be opened");
+        // Only asks can be refused by a feed.
+        drop(connection.intake.feed.push(FeedItem::Down(0, why)));
     }
 }
 
@@ -118,7 +139,7 @@ async fn open(connection: &Weak<HttpConnection>, events: &mut Option<Events>, mi
             tracing::debug!(status, server = endpoint.called(), "server has no stream of its own");
             return After::Leave;
         }
-        Err(NoStream::Now) => return After::Again(None),
+        Err(NoStream::Now) => return After::Refused,
     }
     opened(connection, missed && last_id.is_none());
     match events {

@@ -37,11 +37,14 @@ pub struct Backend {
     pub(super) changes: watch::Sender<u64>,
     pub(super) told: Mutex<Remembered>,
     /// Held while what the connection said is taken in, so that it stays in order.
-    pub(super) taking: Mutex<BTreeMap<(u64, Text), (Weak<Live>, Ulid)>>,
+    pub(super) taking: Mutex<Asked>,
     pub(super) tasks: Tasks,
     pub(super) clock: Clock,
     pub(super) health_every: Duration,
 }
+
+/// What was asked outside of any call: by connection and key, and to whom it was given.
+type Asked = BTreeMap<(u64, Text), (Weak<Live>, Ulid)>;
 
 /// Where it stands.
 pub(super) struct State {

@@ -174,7 +174,7 @@ fn said(error: &Raw) -> String {
 
 /// One attempt to connect, to its end.
 async fn attempt(backend: &Arc<Backend>, generation: u64, forced: bool) {
-    let feed = Feed::with_output();
+    let feed = Feed::of_session();
     feed.listen();
     backend.changed();
     let connecting = async {

@@ -140,6 +140,7 @@ impl Live {
     /// Defines a server and connects this session to it. A definition that does not work is not kept.
     pub fn add_server(self: &Arc<Self>, spec: ServerSpec) -> BoxFuture<'static, Result<Added, AddError>> {
         let live = self.clone();
+        let spec = ServerSpec { guarded: true, ..spec };
         Box::pin(async move {
             let Some(gateway) = live.gateway.upgrade() else {
                 return Err(AddError::Invalid("the gateway is shutting down".to_owned()));
@@ -151,7 +152,7 @@ impl Live {
                 if !before.is_visible_to(who) || before.name() != &spec.name {
                     return Err(AddError::Invalid(format!("the name '{}' is taken", spec.name)));
                 }
-                if **before.spec() == spec {
+                if (ServerSpec { guarded: true, ..(**before.spec()).clone() }) == spec {
                     return live.connect_again(&gateway, before).await;
                 }
             }

@@ -28,7 +28,11 @@ async fn one_session_makes_room_for_another() {
     let tasks = Tasks::default();
     let streams = StreamLimits { node_bytes_max: 1_000, ..StreamLimits::default() };
     let specs = vec![ServerSpec::new(name, Target::Embedded("plain".into()))];
-    let gateway = Gateway::new(specs, &servers::environment(&tasks), Setup { limits: Limits { streams, ..Limits::default() }, ..Setup::default() });
+    let gateway = Gateway::new(
+        specs,
+        &servers::environment(&tasks),
+        Setup { limits: Limits { streams, ..Limits::default() }, ..Setup::default() },
+    );
     let gateway = gateway.expect("a gateway");
     let front = Front::new(Arc::new(gateway.clone()), Settings::default());
     let mut seats = Vec::new();

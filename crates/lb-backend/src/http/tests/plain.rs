@@ -212,7 +212,8 @@ async fn a_redirect_is_not_followed_but_told_without_its_query() {
 async fn configured_headers_go_with_every_request() {
     let mut server = Script::start().await;
     let headers = [("X-Api-Key".to_owned(), Secret::new("k")), ("Accept".to_owned(), Secret::new("text/html"))];
-    let endpoint = Endpoint::new("it", &format!("{}?tenant=a", server.url()), &headers, Tasks::default()).unwrap();
+    let endpoint =
+        Arc::new(Endpoint::new("it", &format!("{}?tenant=a", server.url()), &headers, Tasks::default()).unwrap());
     let (connected, ()) = tokio::join!(HttpConnection::legacy(endpoint, hello(), Feed::default()), async {
         let asked = server.next().await;
         assert_eq!(asked.path, "/mcp?tenant=a");
@@ -238,8 +239,9 @@ async fn nobody_there_is_said_so() {
     let url = server.url();
     // The listener goes away with its runtime task only at the end of the test, so another port is refused instead.
     let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let endpoint =
-        Endpoint::new("it", &format!("http://secret:secret@{free}/mcp?token=secret"), &[], Tasks::default()).unwrap();
+    let endpoint = Arc::new(
+        Endpoint::new("it", &format!("http://secret:secret@{free}/mcp?token=secret"), &[], Tasks::default()).unwrap(),
+    );
     let error = HttpConnection::legacy(endpoint, hello(), Feed::default()).await.err().unwrap();
     let crate::error::EraError::Failed(error) = error else { panic!("{error:?}") };
     let text = error.to_string();
@@ -252,7 +254,7 @@ async fn nobody_there_is_said_so() {
 async fn tls_to_a_server_that_has_none_is_unreachable() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}/mcp", listener.local_addr().unwrap());
-    let endpoint = Endpoint::new("it", &url, &[], Tasks::default()).unwrap();
+    let endpoint = Arc::new(Endpoint::new("it", &url, &[], Tasks::default()).unwrap());
     let (error, ()) = tokio::join!(HttpConnection::modern(endpoint, None, Feed::default()), async {
         for _ in 0..2 {
             let (mut stream, _) = listener.accept().await.unwrap();

@@ -98,7 +98,8 @@ async fn calls_go_over_tls_to_servers_that_the_user_trusts() {
     let mut server = Script::start().await;
     let port = front(ours.acceptor(&["localhost", "127.0.0.1"]), server.address()).await;
     for host in ["localhost", "127.0.0.1"] {
-        let endpoint = Endpoint::new("it", &format!("https://{host}:{port}/mcp"), &[], Tasks::default()).unwrap();
+        let endpoint =
+            Arc::new(Endpoint::new("it", &format!("https://{host}:{port}/mcp"), &[], Tasks::default()).unwrap());
         let (connected, ()) = tokio::join!(HttpConnection::legacy(endpoint, hello(), Feed::default()), async {
             welcome(&mut server, "s-1").await;
         });
@@ -124,7 +125,8 @@ async fn calls_go_over_tls_to_servers_that_the_user_trusts() {
         (wrong_authority, "set SSL_CERT_FILE"),
         (plain().await, "does not speak TLS there; try http://"),
     ] {
-        let endpoint = Endpoint::new("it", &format!("https://localhost:{port}/mcp"), &[], Tasks::default()).unwrap();
+        let endpoint =
+            Arc::new(Endpoint::new("it", &format!("https://localhost:{port}/mcp"), &[], Tasks::default()).unwrap());
         let refused = HttpConnection::legacy(endpoint, hello(), Feed::default()).await;
         let EraError::Failed(error @ ConnectError::Unreachable { .. }) = refused.err().unwrap() else {
             panic!("nothing is said about the era")
