@@ -163,7 +163,7 @@ impl Args {
         }
     }
 
-    /// An object with arguments of its own, named `name.member` in what is refused.
+    /// An object with arguments of its own.
     pub(crate) fn group(&self, name: &str) -> Checked<Option<Self>> {
         self.object(name)?.map(|raw| Self::new(Some(raw))).transpose()
     }

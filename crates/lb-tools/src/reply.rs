@@ -3,7 +3,7 @@
 //! What a server wrote is passed on as it came; blocks are spliced into it.
 
 use lb_exchange::{End, Outcome, Receipt};
-use lb_session::{ContextWish, Lease};
+use lb_session::ContextWish;
 use lb_wire::compose::{self, Object};
 use lb_wire::revision::{Era, Revision};
 use lb_wire::{Kind, Raw, splice as wire};
@@ -17,8 +17,8 @@ use crate::splice;
 #[derive(Debug)]
 pub(crate) struct Reply {
     body: Body,
-    /// Of the events that are in the body.
-    lease: Option<Lease>,
+    /// For the events that are in the body.
+    receipt: Option<Receipt>,
     /// Whether the context block follows.
     context: bool,
     /// Whether the client must learn which session this is.
@@ -81,9 +81,9 @@ impl Reply {
         Self::new(Body::Failed(failure))
     }
 
-    /// With the lease of the events that are in it.
-    pub(crate) fn leasing(mut self, lease: Option<Lease>) -> Self {
-        self.lease = lease;
+    /// With the receipt for the events that are in it.
+    pub(crate) fn with_receipt(mut self, receipt: Option<Receipt>) -> Self {
+        self.receipt = receipt;
         self
     }
 
@@ -126,7 +126,7 @@ impl Reply {
     }
 
     fn new(body: Body) -> Self {
-        Self { body, lease: None, context: true, session: false }
+        Self { body, receipt: None, context: true, session: false }
     }
 
     /// The end of the call. Events for the context block are leased here, when the answer is about to leave.
@@ -136,7 +136,7 @@ impl Reply {
         let (result, era, feed_mark) = self.body.result(seen, told);
         let wish = ContextWish { session: None, events: self.context && seen.own, pending: self.context };
         let context = if self.context || told.is_some() { context(seen, &wish, handle, told.is_some()) } else { None };
-        let mut receipts: Vec<Receipt> = self.lease.map(|lease| seen.live.cell().receipt(lease)).into_iter().collect();
+        let mut receipts: Vec<Receipt> = self.receipt.into_iter().collect();
         let result = match context {
             None => result,
             // Where there is no room for the context, its events wait for the next answer.
@@ -190,7 +190,7 @@ pub(crate) fn failed(failure: &Failure, operation: &str, revision: Revision) -> 
     ours(&[splice::text_block(&message)], Some(&structured), true, revision)
 }
 
-/// The context block and the receipt of its events. The session comes first in it; alone, it is told only if it must be.
+/// The context block and the receipt of its events. The session comes first in it, and alone only if it must be told.
 fn context(seen: &Seen, wish: &ContextWish<'_>, handle: Option<&str>, must: bool) -> Option<(Raw, Option<Receipt>)> {
     let cell = seen.live.cell();
     let context = cell.with(|session| session.context(wish));

@@ -23,20 +23,34 @@ pub(crate) static TOOL: Tool = Tool {
     input: r#"{
         "name": { "type": "string", "pattern": "^[A-Za-z0-9_-]{1,32}$", "description": "Your name for the server" },
         "url": { "type": "string", "maxLength": 8192, "description": "http(s) URL" },
-        "headers": { "type": "object", "additionalProperties": { "type": "string" }, "description": "HTTP headers, such as Authorization" },
+        "headers": {
+            "type": "object", "additionalProperties": { "type": "string" },
+            "description": "HTTP headers, such as Authorization"
+        },
         "command": { "type": "string", "description": "Program to start, such as npx" },
         "args": { "type": "array", "items": { "type": "string" }, "description": "Its arguments" },
-        "env": { "type": "object", "additionalProperties": { "type": "string" }, "description": "Environment variables" },
+        "env": {
+            "type": "object", "additionalProperties": { "type": "string" }, "description": "Environment variables"
+        },
         "cwd": { "type": "string", "description": "Folder to start it in" },
         "restartConfig": {
             "type": "object",
             "description": "After a crash of the program",
             "properties": {
                 "enabled": { "type": "boolean", "default": true, "description": "Start it again" },
-                "maxAttempts": { "type": "integer", "minimum": 0, "maximum": 1000, "default": 5, "description": "Attempts before giving up" },
-                "baseDelayMs": { "type": "integer", "minimum": 0, "maximum": 3600000, "default": 1000, "description": "First wait" },
-                "maxDelayMs": { "type": "integer", "minimum": 0, "maximum": 3600000, "default": 60000, "description": "Longest wait" },
-                "backoffMultiplier": { "type": "number", "minimum": 1, "maximum": 100, "default": 2, "description": "Growth of the wait" }
+                "maxAttempts": {
+                    "type": "integer", "minimum": 0, "maximum": 1000, "default": 5,
+                    "description": "Attempts before giving up"
+                },
+                "baseDelayMs": {
+                    "type": "integer", "minimum": 0, "maximum": 3600000, "default": 1000, "description": "First wait"
+                },
+                "maxDelayMs": {
+                    "type": "integer", "minimum": 0, "maximum": 3600000, "default": 60000, "description": "Longest wait"
+                },
+                "backoffMultiplier": {
+                    "type": "number", "minimum": 1, "maximum": 100, "default": 2, "description": "Growth of the wait"
+                }
             }
         }
     }"#,

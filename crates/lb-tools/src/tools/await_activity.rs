@@ -21,7 +21,9 @@ pub(crate) static TOOL: Tool = Tool {
                   events, pending_server, pending_client, last_event_id}; each event is told once.",
     operation: "await activity",
     input: r#"{
-        "timeout_ms": { "type": "integer", "minimum": 100, "maximum": 900000, "default": 30000, "description": "Longest wait" },
+        "timeout_ms": {
+            "type": "integer", "minimum": 100, "maximum": 900000, "default": 30000, "description": "Longest wait"
+        },
         "last_event_id": { "type": "string", "description": "Acknowledges events up to it and replays later ones" }
     }"#,
     required: &[],
@@ -99,7 +101,8 @@ fn reply(request: &Request, why: &Why, taken: Taken) -> Reply {
             .maybe_text("last_event_id", cursor.as_deref())
     });
     let body = if taken.remaining == 0 { body } else { body.number("events_remaining", taken.remaining) };
-    Reply::object(body.finish()).leasing(taken.lease).without_context().with_session()
+    let receipt = taken.lease.map(|lease| request.live().cell().receipt(lease));
+    Reply::object(body.finish()).with_receipt(receipt).without_context().with_session()
 }
 
 /// What ended the wait, as a row and as one word.

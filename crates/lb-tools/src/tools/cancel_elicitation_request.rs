@@ -8,7 +8,8 @@ use crate::respond;
 pub(crate) static TOOL: Tool = Tool {
     name: "cancel_elicitation_request",
     title: "Cancel a question",
-    description: "Give up a server's question without an answer; the server is told that it was cancelled. To say no in the user's name, use respond_to_elicitation with 'decline'.",
+    description: "Give up a server's question without an answer; the server is told that it was cancelled. To say no \
+                  in the user's name, use respond_to_elicitation with 'decline'.",
     operation: "cancel elicitation request",
     input: r#"{
         "request_id": { "type": "string", "description": "requestId of the request" },

@@ -28,8 +28,14 @@ pub(crate) static TOOL: Tool = Tool {
         "server": { "type": "string", "description": "Server name" },
         "tool": { "type": "string", "description": "Name of the tool, as in list_tools" },
         "args": { "type": "object", "default": {}, "description": "Arguments that fit the tool's inputSchema" },
-        "timeout_ms": { "type": "integer", "minimum": 100, "maximum": 900000, "default": 120000, "description": "When it becomes a task (45 s if left out, without progress token)" },
-        "task_ttl_ms": { "type": "integer", "minimum": 1000, "default": 600000, "description": "How long the task may take, at most 30 min" }
+        "timeout_ms": {
+            "type": "integer", "minimum": 100, "maximum": 900000, "default": 120000,
+            "description": "When it becomes a task (45 s if left out, without progress token)"
+        },
+        "task_ttl_ms": {
+            "type": "integer", "minimum": 1000, "default": 600000,
+            "description": "How long the task may take, at most 30 min"
+        }
     }"#,
     required: &["server", "tool"],
     output: None,

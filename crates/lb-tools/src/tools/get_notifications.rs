@@ -34,5 +34,6 @@ fn run(request: &Request) -> Checked<Reply> {
         session.events.take(&filter, items_max, BYTES_MAX)
     });
     let rows: Vec<Raw> = taken.events.iter().map(|event| notification_json(event)).collect();
-    Ok(fanout::listed(request, "notifications", &rows, &[], "No notifications").leasing(taken.lease))
+    let receipt = taken.lease.map(|lease| request.live().cell().receipt(lease));
+    Ok(fanout::listed(request, "notifications", &rows, &[], "No notifications").with_receipt(receipt))
 }

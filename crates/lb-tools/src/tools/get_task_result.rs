@@ -23,7 +23,9 @@ pub(crate) static TOOL: Tool = Tool {
     operation: "get task result",
     input: r#"{
         "task_id": { "type": "string", "description": "taskId from execute_tool or list_tasks" },
-        "timeout_ms": { "type": "integer", "minimum": 0, "maximum": 900000, "default": 30000, "description": "How long to wait" }
+        "timeout_ms": {
+            "type": "integer", "minimum": 0, "maximum": 900000, "default": 30000, "description": "How long to wait"
+        }
     }"#,
     required: &["task_id"],
     output: None,

@@ -15,7 +15,7 @@ pub(crate) static TOOL: Tool = Tool {
     description: "List your timers: {id, message, durationMs, status, interval, fireCount, createdAt, expiresAt}.",
     operation: "list timers",
     input: r#"{
-        "include_inactive": { "type": "boolean", "default": false, "description": "Also those that fired or were deleted" }
+        "include_inactive": { "type": "boolean", "default": false, "description": "Also fired or deleted ones" }
     }"#,
     required: &[],
     output: Some(r#"{ "timers": { "type": "array" } }"#),
