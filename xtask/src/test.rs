@@ -13,6 +13,10 @@ use crate::{deny, runner, sh, tidy};
 /// How many of the slowest tests are named.
 const SLOWEST: usize = 10;
 
+/// Every order in which threads can wait for events and tell of them. The feature swaps the lock of the whole crate, so
+/// that no other test may be run with it.
+const LOOM: [&str; 8] = ["nextest", "run", "--package", "lb-session", "--features", "loom", "--test", "loom"];
+
 /// Runs every stage; false when one failed. Only what cannot run without the build is left out after a build error.
 pub fn everything() -> Result<bool> {
     let mut stages = Stages::default();
@@ -29,6 +33,7 @@ pub fn everything() -> Result<bool> {
     if built.is_some() {
         let env = peers_at.as_deref().map(|at| (peers::ENV, at));
         report = stages.run("tests", || runner::run(env.as_slice())).unwrap_or_default();
+        stages.run("loom", || sh::run(cargo().args(LOOM)));
         stages.run("doc tests", || sh::run(cargo().args(["test", "--quiet", "--workspace", "--doc"])));
         rows = stages
             .run("conformance", || conformance::run(conformance::IN_CI, Suite::value_variants(), None, false))
