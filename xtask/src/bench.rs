@@ -61,6 +61,9 @@ const LOADS_QUICK: &[(usize, usize)] = &[(1, 64), (32, 64)];
 const HELD: &[usize] = &[200, 2000];
 const HELD_QUICK: &[usize] = &[200];
 
+/// Sessions of tools that are held at once, each with events.
+const SESSIONS_WITH_EVENTS: usize = 1000;
+
 /// The command. A missed aim is printed, not an error: whether a figure is a regression is for a reader to judge.
 pub fn command(options: &Options) -> Result<bool> {
     let effort = if options.quick { Effort { rounds: 3, calls: 300 } } else { Effort { rounds: 7, calls: 1500 } };
@@ -101,6 +104,12 @@ fn gateway_aims(bench: &Bench, effort: Effort, held: &[usize]) -> Result<Vec<Aim
     let (all_ms, child_ms) = bench.startup_with_child(effort)?;
     found.push(Aim::at_most("the same with a stdio server, less its own start, ms", Some(all_ms - child_ms), 15.0));
     found.push(Aim::at_most("RSS idle, MB", Some(idle_kib / 1024.0), 10.0));
+    let (wake, wake_worst) = bench.wake_up()?;
+    found.push(Aim::at_most("await_activity: event to answer, p50 us (timers tick every ms)", Some(wake), 2000.0));
+    found.push(Aim::at_most("await_activity: event to answer, p99 us", Some(wake_worst), 10_000.0));
+    let with_events = bench.sessions_with_events(SESSIONS_WITH_EVENTS)?;
+    let name = format!("{SESSIONS_WITH_EVENTS} sessions of tools with 10 events each, MB");
+    found.push(Aim::at_most(name, Some(with_events), 64.0));
     for sessions in held {
         let kib = bench.held_sessions(*sessions)?;
         found.push(Aim::at_most(format!("KiB per session, {sessions} held"), Some(kib), 16.0));

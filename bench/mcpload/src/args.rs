@@ -36,6 +36,13 @@ pub enum Cmd {
     },
     /// Open N sessions and hold them: memory per session, child processes
     Idle(IdleArgs),
+    /// Time from an event to the answer of a request that waits for it, on the tools surface
+    Wake {
+        #[command(flatten)]
+        target: TargetArgs,
+        #[arg(long, default_value_t = 100)]
+        rounds: usize,
+    },
 }
 
 #[derive(Args, Clone)]
@@ -123,9 +130,9 @@ pub struct IdleArgs {
     /// Also open the GET stream of each session
     #[arg(long)]
     pub listen: bool,
-    /// Call the tool once on each session
-    #[arg(long)]
-    pub call: bool,
+    /// Call the tool this often on each session
+    #[arg(long, default_value_t = 0)]
+    pub call: usize,
     #[arg(long, default_value_t = 2.0)]
     pub hold: f64,
     #[command(flatten)]

@@ -56,15 +56,15 @@ async fn open_all(a: &IdleArgs, http: &HttpTarget, call: &Call) -> Result<Opened
     let start = Instant::now();
     let mut all = JoinSet::new();
     for _ in 0..a.sessions {
-        let (gate, http, call) = (gate.clone(), http.clone(), a.call.then(|| call.clone()));
-        let listen = a.listen;
+        let (gate, http, call) = (gate.clone(), http.clone(), call.clone());
+        let (listen, calls) = (a.listen, a.call);
         all.spawn(async move {
             let _permit = gate.acquire().await?;
             let t0 = Instant::now();
             let mut s = HttpSession::open(http).await?;
             let opened = t0.elapsed().as_nanos() as u64;
             let stream = if listen { s.listen().await? } else { None };
-            if let Some(call) = call {
+            for _ in 0..calls {
                 s.request(&call).await?;
             }
             anyhow::Ok(((s, stream), opened))

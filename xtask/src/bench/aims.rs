@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::load::{Measured, median_of_pairs};
-use super::targets::{LANDBRIDGE, Setting};
+use super::targets::{EXECUTE_TOOL, LANDBRIDGE, Setting};
 
 /// One figure with its bound.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -36,6 +36,10 @@ pub fn of_calls(setting: Setting, concurrency: usize, bytes: usize, measured: &[
         return Vec::new();
     }
     let what = format!("{} {}, {concurrency} at once", setting.path(), setting.wire());
+    let tools = by_name(EXECUTE_TOOL).map(|tools| {
+        let ratio = median_of_pairs(tools, direct, |tools, direct| tools.p50_us / direct.p50_us);
+        Aim::at_most(format!("{what}: execute_tool, x direct call"), ratio, 3.0)
+    });
     let Some(hop) = setting.hop().and_then(by_name) else {
         // No bare hop on this path: the bound is in microseconds over a direct call.
         let added = median_of_pairs(ours, direct, |ours, direct| ours.p50_us - direct.p50_us);
@@ -51,7 +55,7 @@ pub fn of_calls(setting: Setting, concurrency: usize, bytes: usize, measured: &[
         let share = median_of_pairs(ours, hop, |ours, hop| ours.calls_per_s / hop.calls_per_s);
         Aim::at_least(format!("{what}: calls/s, share of hop"), share, 0.85)
     };
-    vec![speed, cpu]
+    [speed, cpu].into_iter().chain(tools).collect()
 }
 
 /// A list answered from our cache is no slower than asking the server itself.

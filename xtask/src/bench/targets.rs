@@ -17,6 +17,8 @@ pub const PROFILE: &str = "release";
 
 /// Our own row.
 pub const LANDBRIDGE: &str = "landbridge";
+/// Our own row through the surface of tools.
+pub const EXECUTE_TOOL: &str = "execute_tool";
 
 /// One comparison never takes longer, however slow a target is.
 const COMPARE_DURATION_MAX: Duration = Duration::from_secs(900);
@@ -157,6 +159,9 @@ impl Bench {
         };
         if self.landbridge.is_some() {
             running.add(LANDBRIDGE, era, "/mcp/server/echo", self.gateway(&upstream)?);
+            if era == "legacy" {
+                running.add_tools(self.gateway(&upstream)?);
+            }
         }
         Ok(running)
     }
@@ -204,7 +209,11 @@ impl Bench {
         let mut command = Command::new(&self.mcpload);
         command.args(["startup", "--url", &format!("http://{address}/mcp/server/echo")]);
         command.args(["--rounds", &effort.rounds.to_string(), "--"]);
-        command.arg(landbridge).args(["serve", "--surface", "server", "--config"]).arg(config).args(["--listen", &address]);
+        command
+            .arg(landbridge)
+            .args(["serve", "--surface", "server", "--config"])
+            .arg(config)
+            .args(["--listen", &address]);
         self.own_home(&mut command);
         let found = self.one_line(&mut command)?;
         if found.get("ok").and_then(Value::as_u64) != Some(effort.rounds as u64) {
@@ -243,10 +252,38 @@ impl Bench {
         number(&found, "rss_kb_per_session")
     }
 
+    /// Microseconds from an event to the answer of a request that waits for it: the median, and the 99th of 100.
+    pub fn wake_up(&self) -> Result<(f64, f64)> {
+        let landbridge = self.landbridge.as_ref().context("landbridge was not built")?;
+        let mut command = Command::new(&self.mcpload);
+        command.args(["wake", "--rounds", "200", "--stdio", &format!("{} stdio", landbridge.display())]);
+        self.own_home(&mut command);
+        let found = self.one_line(&mut command)?;
+        Ok((number(&found, "wake_p50_us")?, number(&found, "wake_p99_us")?))
+    }
+
+    /// MB resident with this many sessions of tools, each with 10 events.
+    pub fn sessions_with_events(&self, sessions: usize) -> Result<f64> {
+        let gateway = self.gateway(&self.stdio_server())?;
+        let mut command = Command::new(&self.mcpload);
+        command.args(["idle", "--url", &format!("{}/mcp/tools", gateway.url), "--call", "10", "--tool", "set_timer"]);
+        command.args(["--args", r#"{"duration_ms":1,"message":"an event that somebody may want to hear of"}"#]);
+        command.args(["--pid", &gateway.pid().to_string(), "--sessions", &sessions.to_string()]);
+        let found = self.one_line(&mut command)?;
+        if found.get("held").and_then(Value::as_u64) != Some(sessions as u64) {
+            bail!("not all {sessions} sessions were held: {found}");
+        }
+        let at = found.get("at").context("mcpload's JSON has no figures")?;
+        Ok(number(at, "rss_kb")? / 1024.0)
+    }
+
     fn gateway(&self, upstream: &Value) -> Result<Server> {
         let landbridge = self.landbridge.as_ref().context("landbridge was not built")?;
         let mut command = Command::new(landbridge);
-        command.args(["serve", "--surface", "server", "--config"]).arg(self.config(upstream)?).args(["--listen", "127.0.0.1:0"]);
+        command
+            .args(["serve", "--surface", "server", "--config"])
+            .arg(self.config(upstream)?)
+            .args(["--listen", "127.0.0.1:0"]);
         self.own_home(&mut command);
         self.server(&mut command, LANDBRIDGE)
     }
@@ -297,6 +334,15 @@ impl Running {
     fn add(&mut self, name: &str, era: &str, path: &str, server: Server) {
         let url = format!("{}{path}", server.url);
         self.targets.push(json!({"name": name, "url": url, "pid": server.pid(), "era": era}));
+        self.servers.push(server);
+    }
+
+    /// The same tool, called through `execute_tool`.
+    fn add_tools(&mut self, server: Server) {
+        let url = format!("{}/mcp/tools", server.url);
+        let args = json!({"server": "echo", "tool": "echo", "args": {"message": "$MESSAGE"}});
+        let (name, pid) = (EXECUTE_TOOL, server.pid());
+        self.targets.push(json!({"name": name, "url": url, "pid": pid, "tool": EXECUTE_TOOL, "args": args}));
         self.servers.push(server);
     }
 }
