@@ -5,4 +5,5 @@ pub mod evil;
 pub mod fixture;
 pub mod harness;
 pub mod raw;
+pub mod suite;
 pub mod tools;

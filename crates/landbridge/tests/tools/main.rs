@@ -3,3 +3,4 @@
 mod world;
 
 mod session;
+mod suite;
