@@ -126,7 +126,7 @@ async fn adding_a_name_with_another_definition_replaces_it_everywhere() {
     one.ok("add_server", add("s", &script(&json!({})))).await;
     let task = two.task("s", "sleep", json!({ "ms": 60_000 })).await;
     let old = [one.pid("s").await, two.pid("s").await];
-    one.ok("add_server", add("s", &script(&json!({ "grows": true })))).await;
+    one.ok("add_server", add("s", &script(&json!({ "grown": "/" })))).await;
     assert_ne!(one.pid("s").await, old[0]);
     let updated = two.event_where("server_added", |data| data["updated"] == true).await;
     assert_eq!(updated["name"], "s");
@@ -136,7 +136,7 @@ async fn adding_a_name_with_another_definition_replaces_it_everywhere() {
         let tools = desk.ok("list_tools", json!({ "server": "^s$", "tool": "grown" })).await.json();
         let row = desk.row("s").await;
         if row["status"] == "connected" {
-            assert_eq!(tools[0]["name"], "grown_1", "{tools}");
+            assert_eq!(tools[0]["name"], "grown", "{tools}");
         }
         desk.works("s").await;
     }
@@ -158,7 +158,7 @@ async fn a_server_that_cannot_be_added_leaves_nothing_behind() {
             json!({ "url": nowhere }),
             json!({ "command": "/nonexistent/program" }),
             json!({ "command": "false" }),
-            script(&json!({ "dies_at_hello": 1 })),
+            script(&json!({ "dies_at_hello": true })),
         ] {
             let reply = desk.call("add_server", add("s", &entry)).await;
             assert!(
@@ -176,7 +176,7 @@ async fn a_server_that_cannot_be_added_leaves_nothing_behind() {
 async fn a_failed_update_keeps_the_old_server() {
     let mut desk = Desk::open(Front::Stdio, json!({})).await;
     desk.ok("add_server", add("s", &script(&json!({})))).await;
-    let reply = desk.call("add_server", add("s", &script(&json!({ "dies_at_hello": 1 })))).await;
+    let reply = desk.call("add_server", add("s", &script(&json!({ "dies_at_hello": true })))).await;
     assert!(reply.is_error(), "{reply}");
     desk.works("s").await;
 }
@@ -185,7 +185,7 @@ async fn a_failed_update_keeps_the_old_server() {
 async fn a_failed_add_is_not_told_to_other_sessions() {
     let mut one = Desk::open(Front::Http, json!({})).await;
     let mut two = Desk::at(one.gateway()).await;
-    let reply = one.call("add_server", add("s", &script(&json!({ "dies_at_hello": 1 })))).await;
+    let reply = one.call("add_server", add("s", &script(&json!({ "dies_at_hello": true })))).await;
     assert!(reply.is_error(), "{reply}");
     two.settle().await;
     assert_eq!(two.count("server_added"), 0, "{}", two.told());

@@ -4,7 +4,12 @@ mod desk;
 mod proxy;
 mod world;
 
+mod asks;
 mod connections;
+mod evil;
+mod gate;
 mod life;
+mod remote;
+mod tasks;
 
 const LANDBRIDGE: &str = env!("CARGO_BIN_EXE_landbridge");

@@ -3,10 +3,10 @@
 Its one argument is a JSON object:
   lives         file that gets one line with the process id per start
   first_words   text for stderr before anything is read
-  dies_from     from this start on it exits at once with code 7 (1 = the first)
-  dies_at_hello from this start on it exits with code 9 when it is asked to initialize
+  dies_if       file with which it exits at once with code 7
+  dies_at_hello exits with code 9 when it is asked to initialize
   gate          file without which it does not answer initialize
-  grows         its tools depend on how often it was started
+  grown         file with which it has one more tool
   deaf          ignores the end of stdin
 """
 
@@ -28,7 +28,7 @@ if "lives" in settings:
 
 for line in settings.get("first_words", "").splitlines():
     print(line, file=sys.stderr, flush=True)
-if life >= settings.get("dies_from", 1 << 30):
+if os.path.exists(settings.get("dies_if", "")):
     os._exit(7)
 
 out_lock = threading.Lock()
@@ -123,8 +123,8 @@ TOOLS = {
 
 def tools():
     names = list(TOOLS)
-    if settings.get("grows"):
-        names.append(f"grown_{life}")
+    if os.path.exists(settings.get("grown", "")):
+        names.append("grown")
     return [{"name": name, "inputSchema": {"type": "object"}} for name in names]
 
 
@@ -138,7 +138,7 @@ def call(key, params):
 
 def initialize(params):
     hello.update(params)
-    if life >= settings.get("dies_at_hello", 1 << 30):
+    if settings.get("dies_at_hello"):
         os._exit(9)
     while "gate" in settings and not os.path.exists(settings["gate"]):
         time.sleep(0.01)
