@@ -25,6 +25,8 @@ pub struct Limits {
     pub tasks_max: usize,
     /// Tasks kept after their end.
     pub tasks_ended_max: usize,
+    /// Bytes of results and arguments kept of them; the newest stays.
+    pub tasks_ended_bytes_max: usize,
     /// How long a task is kept after its end.
     pub task_kept_for: Duration,
     /// How long a task may work unless its caller says otherwise.
@@ -65,6 +67,7 @@ impl Default for Limits {
             context_pending_max: 20,
             tasks_max: 100,
             tasks_ended_max: 200,
+            tasks_ended_bytes_max: 64 << 20,
             task_kept_for: 5 * MINUTE,
             task_ttl: 10 * MINUTE,
             task_ttl_max: 30 * MINUTE,

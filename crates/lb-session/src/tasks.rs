@@ -71,6 +71,8 @@ pub(crate) struct Tasks {
     working: BTreeSet<Ulid>,
     /// Those that ended, in the order of their end.
     ended: VecDeque<(Duration, Ulid)>,
+    /// What those keep.
+    ended_bytes: usize,
 }
 
 impl Session {
@@ -233,7 +235,12 @@ impl Session {
         let remote = task.end(State::Ended { how, result, error }, now)?;
         let (server, tool) = (task.server().clone(), task.tool().clone());
         self.tasks.ended.push_back((now.up + self.limits.task_kept_for, id));
-        while self.limits.tasks_ended_max < self.tasks.ended.len() {
+        self.tasks.ended_bytes += task.bytes();
+        // The newest stays, however large it is.
+        while 1 < self.tasks.ended.len()
+            && (self.limits.tasks_ended_max < self.tasks.ended.len()
+                || self.limits.tasks_ended_bytes_max < self.tasks.ended_bytes)
+        {
             self.forget_oldest_task();
         }
         self.changed = true;
@@ -241,8 +248,10 @@ impl Session {
     }
 
     fn forget_oldest_task(&mut self) {
-        if let Some((_, id)) = self.tasks.ended.pop_front() {
-            self.tasks.all.remove(&id);
+        if let Some((_, id)) = self.tasks.ended.pop_front()
+            && let Some(task) = self.tasks.all.remove(&id)
+        {
+            self.tasks.ended_bytes -= task.bytes();
         }
     }
 }

@@ -136,6 +136,11 @@ impl Task {
         }
     }
 
+    /// What it keeps of others' words.
+    pub(crate) fn bytes(&self) -> usize {
+        self.args.as_bytes().len() + self.result().map_or(0, |result| result.as_bytes().len())
+    }
+
     /// Why there is no result, or not all of it.
     pub fn error(&self) -> Option<&str> {
         match &self.state {

@@ -177,6 +177,22 @@ fn what_ended_is_kept_for_five_minutes_and_no_more_than_two_hundred_of_it() {
 }
 
 #[test]
+fn results_that_take_too_much_room_go_oldest_first_and_the_newest_stays() {
+    let limits = Limits { tasks_ended_bytes_max: 1_000, ..Limits::default() };
+    let (mut session, wire) = (Session::new(limits), Wire::default());
+    let mut end = |bytes: usize| {
+        let id = session.promote(task("one", None, wire.remote("call")), at(START)).expect("room");
+        assert!(session.task_completed(id, Raw::string(&"x".repeat(bytes)), at(START)));
+        session.tasks().map(|task| task.result().map_or(0, |result| result.as_bytes().len())).collect::<Vec<_>>()
+    };
+    assert_eq!(end(298), [300]);
+    assert_eq!(end(598), [600, 300]);
+    assert_eq!(end(298), [300, 600], "arguments count too");
+    assert_eq!(end(4_998), [5_000]);
+    assert_eq!(end(0), [2]);
+}
+
+#[test]
 fn only_the_tasks_of_a_server_fail_with_it() {
     let (mut session, wire) = (Session::new(Limits::default()), Wire::default());
     for server in ["one", "two", "one"] {
