@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use lb_peers::harness::{HttpPeer, peer};
+use lb_peers::harness::{Gateway, HttpPeer, peer};
+use lb_peers::raw::RawHttp;
 use lb_peers::tools::Reply;
 use serde_json::{Value, json};
 
@@ -36,7 +37,6 @@ const ON_STDIO: &[(&str, End)] = &[
     ("huge-line", End::Error),
     ("close-stdout", End::Error),
     ("ignore-term", End::Answer),
-    ("odd-content", End::Answer),
     ("progress-storm", End::Answer),
     ("list-changed-first", End::Answer),
 ];
@@ -52,7 +52,6 @@ const ON_HTTP: &[(&str, End)] = &[
     ("swapped-ids", End::Answer),
     ("stale-ids", End::Answer),
     ("huge-line", End::Error),
-    ("odd-content", End::Answer),
     ("progress-storm", End::Answer),
     ("list-changed-first", End::Answer),
     ("wrong-stream", End::Any),
@@ -72,7 +71,9 @@ async fn check(desk: &mut Desk, server: &str, fault: &str, end: End) {
     let reply = desk.call("execute_tool", call).await;
     assert!(start.elapsed() < Duration::from_secs(35), "{case}: {:?}", start.elapsed());
     match end {
-        End::Answer => assert!(!reply.is_error() && is_result(&reply), "{case}: {reply:.2000}", reply = reply.to_string()),
+        End::Answer => {
+            assert!(!reply.is_error() && is_result(&reply), "{case}: {reply:.2000}", reply = reply.to_string())
+        }
         End::Error => is_clear(&case, &reply),
         End::Task => {
             let task = task_id(&reply);
@@ -108,7 +109,13 @@ async fn over_stdio(front: Front, era: &str) {
         desk.works("good").await;
         // Half a line spoils the pipe for whatever follows; anything else must be usable again.
         if *fault != "half-line" {
-            let calm = desk.call("execute_tool", json!({ "server": "evil", "tool": "calm", "args": { "message": "calm" } })).await;
+            if kills(fault) {
+                // A call may still meet the process that is about to end.
+                desk.event("server_reconnected").await;
+            }
+            let calm = desk
+                .call("execute_tool", json!({ "server": "evil", "tool": "calm", "args": { "message": "calm" } }))
+                .await;
             assert_eq!(calm.text(), "calm", "{front:?} {era} after {fault}: {calm}");
         }
         desk.ok("remove_server", json!({ "name": "evil" })).await;
@@ -125,7 +132,9 @@ async fn over_http(front: Front, era: &str) {
         check(&mut desk, "evil", fault, *end).await;
         desk.works("good").await;
         if !kills(fault) {
-            let calm = desk.call("execute_tool", json!({ "server": "evil", "tool": "calm", "args": { "message": "calm" } })).await;
+            let calm = desk
+                .call("execute_tool", json!({ "server": "evil", "tool": "calm", "args": { "message": "calm" } }))
+                .await;
             assert_eq!(calm.text(), "calm", "{front:?} {era} after {fault}: {calm}");
         }
         desk.ok("remove_server", json!({ "name": "evil" })).await;
@@ -163,6 +172,9 @@ async fn every_fault_that_there_is_is_tried() {
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         let (fault, transports) = line.split_once('\t').expect("a name and its transports");
         let tried = |faults: &[(&str, End)]| faults.iter().any(|(name, _)| *name == fault);
+        if fault == "odd-content" {
+            continue; // its numbers are beyond the client used here; see below
+        }
         assert!(!transports.contains("stdio") || tried(ON_STDIO), "{fault} over stdio");
         assert!(!transports.contains("http") || tried(ON_HTTP), "{fault} over HTTP");
     }
@@ -184,5 +196,18 @@ async fn a_storm_of_events_does_not_drown_a_question_of_another_server() {
         assert!(result.text().contains("decline"), "{front:?} {result}");
         let storm = storm.wait().await;
         assert!(!storm.is_error(), "{front:?} {storm}");
+    }
+}
+
+#[tokio::test]
+async fn odd_content_is_passed_on_as_it_is() {
+    let evil = json!({ "command": peer(LANDBRIDGE, "evil"), "args": ["--fault", "odd-content"] });
+    let gateway = Gateway::serve_tools(LANDBRIDGE, json!({ "evil": evil }), &[]).await;
+    let mut http = RawHttp::connect(gateway.address).await.expect("it listens");
+    let session = http.initialize("/mcp", "2025-11-25").await.expect("a session");
+    let body = br#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"execute_tool","arguments":{"server":"evil","tool":"strike"}}}"#;
+    let answer = http.post("/mcp", &session.headers(), body).await.expect("an answer").text();
+    for part in [r#""type":"hologram""#, r#""huge":1e400"#, r#""zero":-0"#, "18446744073709551615", r"esc\u0061pe"] {
+        assert!(answer.contains(part), "{part} is not in {answer}");
     }
 }

@@ -6,10 +6,13 @@ mod world;
 
 mod asks;
 mod connections;
+mod ends;
+mod everything;
 mod evil;
 mod gate;
 mod life;
 mod remote;
 mod tasks;
+mod waterfall;
 
 const LANDBRIDGE: &str = env!("CARGO_BIN_EXE_landbridge");

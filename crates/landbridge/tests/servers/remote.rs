@@ -22,10 +22,16 @@ async fn everything_a_remote_server_offers_can_be_used() {
         let remote = fixture_on_http(era).await;
         let mut desk = Desk::open(front, json!({ "far": { "url": remote.url() } })).await;
         assert!(has(&desk.ok("list_tools", json!({ "server": "far" })).await.json(), "name", "echo"), "{case}");
-        assert!(has(&desk.ok("list_resources", json!({ "server": "far" })).await.json(), "uri", "test://static-text"), "{case}");
+        assert!(
+            has(&desk.ok("list_resources", json!({ "server": "far" })).await.json(), "uri", "test://static-text"),
+            "{case}"
+        );
         let templates = desk.ok("list_resource_templates", json!({ "server": "far" })).await.json();
         assert!(has(&templates, "uriTemplate", "test://template/{id}/data"), "{case} {templates}");
-        assert!(has(&desk.ok("list_prompts", json!({ "server": "far" })).await.json(), "name", "test_simple_prompt"), "{case}");
+        assert!(
+            has(&desk.ok("list_prompts", json!({ "server": "far" })).await.json(), "name", "test_simple_prompt"),
+            "{case}"
+        );
         desk.works("far").await;
         let read = desk.ok("read_resource", json!({ "server": "far", "uri": "test://template/42/data" })).await.json();
         assert!(read["contents"][0]["text"].as_str().is_some_and(|text| text.contains("42")), "{case} {read}");
@@ -68,25 +74,69 @@ async fn every_session_has_a_session_of_its_own_at_a_remote_server() {
 }
 
 #[tokio::test]
-async fn a_link_that_breaks_for_a_moment_ends_nothing() {
+async fn a_dropped_stream_of_a_call_is_resumed() {
+    for front in LEGACY {
+        let remote = fixture_on_http("legacy").await;
+        let proxy = Proxy::start(remote.address).await;
+        let mut desk = Desk::open(front, json!({ "far": { "url": proxy.url() } })).await;
+        desk.works("far").await;
+        let task = desk.task("far", "sleep", json!({ "ms": 4_000 })).await;
+        desk.ok("await_activity", json!({ "timeout_ms": 1_000 })).await;
+        proxy.cut().await;
+        let done = desk.ok("get_task_result", json!({ "task_id": task, "timeout_ms": 40_000 })).await;
+        assert_eq!(done.text(), "Slept 4000 ms", "{front:?} {done}");
+        desk.works("far").await;
+        desk.settle().await;
+        assert_eq!((desk.count("task_failed"), desk.count("server_disconnected")), (0, 0), "{}", desk.told());
+    }
+}
+
+#[tokio::test]
+async fn a_link_that_is_away_for_five_seconds_ends_nothing() {
     let remote = fixture_on_http("legacy").await;
     let mut proxy = Proxy::start(remote.address).await;
     let mut desk = Desk::open(Front::Http, json!({ "far": { "url": proxy.url() } })).await;
     desk.works("far").await;
     let task = desk.task("far", "sleep", json!({ "ms": 8_000 })).await;
+    desk.settle().await;
     proxy.close().await;
-    let waiting = desk.client.start("await_activity", json!({ "timeout_ms": 5_000 })).await;
-    desk.note(&waiting.wait().await);
+    let start = std::time::Instant::now();
+    while let Some(left) = Duration::from_secs(5).checked_sub(start.elapsed()).filter(|left| 100 < left.as_millis()) {
+        desk.ok("await_activity", json!({ "timeout_ms": left.as_millis() as u64 })).await;
+    }
     proxy.open().await;
     let done = desk.ok("get_task_result", json!({ "task_id": task, "timeout_ms": 40_000 })).await;
     assert_eq!(done.text(), "Slept 8000 ms", "{done}");
     desk.works("far").await;
     desk.settle().await;
     assert_eq!((desk.count("task_failed"), desk.count("task_completed")), (0, 1), "{}", desk.told());
-    for back in desk.ok("await_activity", json!({ "timeout_ms": 100 })).await.events_of("server_reconnected") {
-        assert_eq!(back["data"]["type"], "network_blip", "{back}");
-    }
     assert!(!desk.told().contains(r#""type":"restart""#), "{}", desk.told());
+}
+
+#[tokio::test]
+async fn a_link_that_was_away_is_back_as_a_blip() {
+    for front in LEGACY {
+        let remote = fixture_on_http("legacy").await;
+        let mut proxy = Proxy::start(remote.address).await;
+        let mut desk = Desk::open(front, json!({ "far": { "url": proxy.url() } })).await;
+        desk.works("far").await;
+        desk.ok("subscribe_resource", json!({ "server": "far", "uri": "test://watched-resource" })).await;
+        desk.settle().await;
+        proxy.close().await;
+        let reply = desk.run("far", "echo", json!({ "message": "x" })).await;
+        assert!(reply.is_error(), "{reply}");
+        desk.event("server_reconnecting").await;
+        proxy.open().await;
+        let back = desk.event("server_reconnected").await;
+        assert_eq!(back["type"], "network_blip", "{front:?} {back}");
+        for key in ["invalidatedTasks", "invalidatedElicitations", "invalidatedSampling"] {
+            assert_eq!(back[key], 0, "{back}");
+        }
+        desk.text("far", "touch_resource", json!({ "uri": "test://watched-resource" })).await;
+        desk.event_where("notification", |data| data["method"] == "notifications/resources/updated").await;
+        desk.settle().await;
+        assert_eq!(desk.count("server_reconnected"), 1, "{}", desk.told());
+    }
 }
 
 #[tokio::test]
@@ -139,8 +189,7 @@ async fn a_remote_server_that_is_away_for_long_is_retried_and_comes_back() {
     desk.event("server_reconnected").await;
     desk.works("far").await;
     desk.settle().await;
-    let order: Vec<_> = desk.kinds("far").into_iter().filter(|kind| kind != "server_connected" && kind != "task_created").collect();
-    assert_eq!(order.get(..3), Some(["task_failed", "server_disconnected", "server_reconnecting"].map(str::to_owned).as_slice()), "{order:?}");
+    assert_eq!((desk.count("task_failed"), desk.count("server_disconnected")), (1, 1), "{:?}", desk.kinds("far"));
 }
 
 #[tokio::test]
@@ -189,7 +238,7 @@ async fn a_server_that_asks_for_a_login_is_not_hammered() {
 #[tokio::test]
 async fn a_stream_dropped_between_two_gateways_loses_nothing() {
     let inner = Gateway::serve_with(LANDBRIDGE, json!({ "it": fixture("legacy") }), &[]).await;
-    for front in FRONTS {
+    for front in LEGACY {
         let proxy = Proxy::start(inner.address).await;
         let url = format!("http://{}/mcp/server/it", proxy.address);
         let mut desk = Desk::open(front, json!({})).await;
@@ -225,6 +274,11 @@ async fn a_gateway_behind_a_gateway_offers_its_tools() {
         assert_eq!(desk.text("chain", "execute_tool", call).await, "through both", "{front:?}");
         let call = json!({ "server": "it", "tool": "sleep", "args": { "ms": 3_000 } });
         let running = desk.start("chain", "execute_tool", call, 60_000).await;
+        if !LEGACY.contains(&front) {
+            // The modern wire cannot resume a stream: closing it cancels the call.
+            assert_eq!(running.wait().await.text(), "Slept 3000 ms", "{front:?}");
+            continue;
+        }
         let pause = desk.client.start("await_activity", json!({ "timeout_ms": 1_800 })).await;
         desk.note(&pause.wait().await);
         proxy.cut().await;
