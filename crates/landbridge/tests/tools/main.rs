@@ -2,5 +2,11 @@
 
 mod world;
 
+mod activity;
+mod entry;
+mod limits;
+mod primitives;
+mod questions;
+mod servers;
 mod session;
 mod suite;

@@ -3,23 +3,14 @@
 use serde_json::{Value, json};
 
 use super::Tally;
-use super::table::{Kind, Tool, tools};
+use super::table::{Kind, Param, Tool, tools};
 use crate::tools::{Reply, ToolClient};
 
 /// Tries every bad value of every parameter of every tool.
 pub(super) async fn check(client: &ToolClient, tally: &mut Tally) {
     for tool in tools() {
         for param in &tool.params {
-            if param.is_required {
-                let mut arguments = tool.valid.clone();
-                arguments.as_object_mut().and_then(|all| all.remove(param.name));
-                refused(client, &tool, param.name, arguments, tally).await;
-            }
-            for bad in bad_values(param.kind) {
-                let mut arguments = tool.valid.clone();
-                arguments[param.name] = bad;
-                refused(client, &tool, param.name, arguments, tally).await;
-            }
+            parameter(client, &tool, param, tally).await;
         }
         let mut arguments = tool.valid.clone();
         arguments["session"] = json!(7);
@@ -28,6 +19,48 @@ pub(super) async fn check(client: &ToolClient, tally: &mut Tally) {
         extra_ignored(client, &tool, tally).await;
         no_object(client, &tool, tally).await;
     }
+}
+
+/// Tries every bad value of one parameter, and to leave it out where it is required.
+async fn parameter(client: &ToolClient, tool: &Tool, param: &Param, tally: &mut Tally) {
+    let mut valid = tool.valid.clone();
+    // An answer is judged against a question that is open; to an unknown one there are two right refusals.
+    let open = open_question(client, tool.name).await;
+    if let Some(id) = &open {
+        valid["request_id"] = id.clone();
+    }
+    for bad in bad_values(param.kind) {
+        let mut arguments = valid.clone();
+        arguments[param.name] = bad;
+        refused(client, tool, param.name, arguments, tally).await;
+    }
+    if param.is_required {
+        let mut arguments = valid.clone();
+        arguments.as_object_mut().and_then(|all| all.remove(param.name));
+        refused(client, tool, param.name, arguments, tally).await;
+    }
+    if let Some(id) = open {
+        still_open(client, tool, &id, tally).await;
+    }
+}
+
+/// Has a tool ask, where answers to the question are about to be tried; the question's id.
+async fn open_question(client: &ToolClient, tool: &str) -> Option<Value> {
+    let (asker, args, list) = match tool {
+        "respond_to_elicitation" => ("test_elicitation", json!({ "message": "who?" }), "get_elicitations"),
+        "respond_to_sampling" => ("test_sampling", json!({ "prompt": "why?" }), "get_sampling_requests"),
+        _ => return None,
+    };
+    client.call("execute_tool", json!({ "server": "fix", "tool": asker, "args": args })).await;
+    let id = client.call(list, json!({})).await.json()[0]["requestId"].clone();
+    id.is_string().then_some(id)
+}
+
+/// A refused answer leaves the question open.
+async fn still_open(client: &ToolClient, tool: &Tool, id: &Value, tally: &mut Tally) {
+    let cancel = tool.name.replace("respond_to", "cancel") + "_request";
+    let reply = client.call(&cancel, json!({ "request_id": id })).await;
+    tally.check(!reply.is_error(), || format!("{}: a refused answer ends the question: {reply}", tool.name));
 }
 
 /// Values that a parameter of this kind must refuse.

@@ -98,6 +98,11 @@ async fn servers(probe: &mut Probe<'_>, world: &World) {
 }
 
 async fn timers(probe: &mut Probe<'_>) {
+    // A shorter interval would flush the event log: it is refused or made longer.
+    let often = probe.client.call("set_timer", json!({ "duration_ms": 1, "message": "x", "interval": true })).await;
+    let slower = often.code() == "INVALID_ARGUMENT" || often.json()["durationMs"] == 1000;
+    probe.tally.check(slower, || format!("an interval of 1 ms: {often}"));
+    probe.client.call("delete_timer", json!({ "timer_id": often.json()["timerId"] })).await;
     let set = json!({ "timerId": "id", "message": "=tea", "durationMs": 3_600_000, "interval": false, "createdAt": "time", "expiresAt": "time" });
     let arguments = json!({ "duration_ms": 3_600_000, "message": "tea" });
     let timer = probe.fits("set_timer", arguments, Block::Object, &set).await;
@@ -123,7 +128,10 @@ async fn timers(probe: &mut Probe<'_>) {
 
 /// The block that tells of a call that went on as a task.
 fn promotion(waiting: bool) -> Value {
-    let task = json!({ "taskId": "id", "server": "=fix", "toolName": "word", "status": "=working", "createdAt": "time", "ttl": "number" });
+    let task = json!({
+        "taskId": "id", "server": "=fix", "toolName": "word", "status": "=working", "createdAt": "time", "ttl": "number",
+        "lastUpdatedAt?": "time", "expiresAt?": "time", "hasResult?": "flag", "statusMessage?": "text",
+    });
     let pending = json!({
         "server": "=fix",
         "working_tasks": ["+", "object"],
@@ -171,7 +179,9 @@ async fn tasks(probe: &mut Probe<'_>) {
     let still = probe.good("get_task_result", json!({ "task_id": id, "timeout_ms": 100 })).await;
     let working = still.json()["status"] == "working" && still.json()["taskId"] == id;
     probe.tally.check(working, || format!("get_task_result of a working task: {still}"));
-    probe.fits("cancel_task", json!({ "task_id": id }), Block::Sentence, &json!({ "success": true })).await;
+    probe
+        .fits("cancel_task", json!({ "task_id": id }), Block::Sentence, &json!({ "success": true, "taskId?": "id" }))
+        .await;
     let again = probe.client.call("cancel_task", json!({ "task_id": id })).await;
     probe.tally.check(again.is_error(), || format!("cancel_task of a cancelled task: {again}"));
     let ended = probe.client.call("get_task_result", json!({ "task_id": id })).await;

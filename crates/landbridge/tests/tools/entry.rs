@@ -1,0 +1,202 @@
+//! The two ways in: HTTP sessions and stdio.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use lb_peers::harness::{HttpPeer, config, peer};
+use lb_peers::raw::http::initialize_request;
+use lb_peers::raw::{RawHttp, RawStdio};
+use lb_peers::tools::ToolClient;
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::world::{BIN, desk, fixture, over_http, over_stdio, until_connected};
+
+#[tokio::test]
+async fn the_list_of_tools_is_the_same_before_and_after_a_server_is_added() {
+    let (_gateway, client) = over_http(json!({})).await;
+    let server = HttpPeer::start(&peer(BIN, "fixture"), &["--era", "legacy"]).await;
+    let before = client.request("tools/list", json!({})).await.result().clone();
+    let added = client.call("add_server", json!({ "name": "more", "url": server.url() })).await;
+    assert!(!added.is_error(), "{added}");
+    assert_eq!(client.request("tools/list", json!({})).await.result(), &before);
+    client.call("remove_server", json!({ "name": "more" })).await;
+    assert_eq!(client.request("tools/list", json!({})).await.result(), &before);
+}
+
+#[tokio::test]
+async fn both_transports_offer_the_same_tools_with_the_same_schemas() {
+    let (_gateway, http) = over_http(json!({})).await;
+    let stdio = over_stdio(json!({})).await;
+    let (left, right) = (http.request("tools/list", json!({})).await, stdio.request("tools/list", json!({})).await);
+    assert_eq!(left.result()["tools"].as_array().map(Vec::len), Some(33), "{left}");
+    assert_eq!(left.result(), right.result());
+}
+
+#[tokio::test]
+async fn two_http_clients_have_sessions_of_their_own() {
+    let (gateway, one) = over_http(json!({ "desk": desk(&[]) })).await;
+    let two = ToolClient::http(&gateway).await;
+    assert_ne!(one.session_id(), two.session_id());
+    for client in [&one, &two] {
+        until_connected(client, "desk").await;
+    }
+    crate::world::tell(&one, "say", json!({ "count": 1 })).await;
+    one.call("set_timer", json!({ "duration_ms": 3_600_000, "message": "mine" })).await;
+    let seen = |client: ToolClient| async move {
+        let notes = client.call("get_notifications", json!({})).await.json();
+        let timers = client.call("list_timers", json!({})).await.json();
+        (notes.as_array().map(Vec::len), timers.as_array().map(Vec::len))
+    };
+    assert_eq!(seen(two).await, (Some(0), Some(0)));
+    assert_eq!(seen(one).await.1, Some(1));
+}
+
+#[tokio::test]
+async fn stdio_has_one_session_and_nothing_but_protocol_on_stdout() {
+    let servers = json!({ "desk": desk(&[]), "gone": { "command": "/no/such/program" } });
+    let (_folder, file) = config(&servers);
+    let mut command = Command::new(BIN);
+    command.arg("stdio").arg("--config").arg(&file).args(["--log-level", "trace"]);
+    let mut child = RawStdio::spawn(command).unwrap();
+    child.send(initialize_request("0", "2025-11-25").as_bytes()).await.unwrap();
+    child.send(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await.unwrap();
+    let call = |id: usize, name: &str, arguments: Value| {
+        let params = json!({ "name": name, "arguments": arguments });
+        json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }).to_string()
+    };
+    let out = json!({ "server": "desk", "tool": "out", "args": { "count": 20 } });
+    let err = json!({ "server": "desk", "tool": "err", "args": { "count": 20 } });
+    let timer = json!({ "duration_ms": 3_600_000, "message": "kept" });
+    let calls = [("execute_tool", out), ("execute_tool", err), ("set_timer", timer), ("no_such", json!({}))];
+    let mut lines = vec![child.text().await.unwrap()];
+    for (at, (name, arguments)) in calls.into_iter().enumerate() {
+        child.send(call(at + 1, name, arguments).as_bytes()).await.unwrap();
+        lines.push(child.text().await.unwrap());
+    }
+    child.send(call(9, "list_timers", json!({})).as_bytes()).await.unwrap();
+    let timers = child.text().await.unwrap();
+    assert!(timers.contains("kept"), "the session of earlier calls: {timers}");
+    lines.push(timers);
+    child.close_stdin();
+    while let Ok(Some(line)) = child.line().await {
+        lines.push(String::from_utf8(line).unwrap());
+    }
+    for line in &lines {
+        let message: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        assert_eq!(message["jsonrpc"], "2.0", "{line}");
+    }
+    assert!(child.wait().await.unwrap().success(), "the end of stdin is an orderly end");
+}
+
+#[tokio::test]
+async fn every_session_id_is_new_and_hard_to_guess() {
+    let (gateway, _client) = over_http(fixture()).await;
+    let mut ids = BTreeSet::new();
+    let mut http = RawHttp::connect(gateway.address).await.unwrap();
+    for _ in 0..40 {
+        let session = http.initialize("/mcp", "2025-11-25").await.unwrap();
+        let id = session.id.expect("a session header");
+        assert!(id.chars().all(|c| c.is_ascii_graphic()), "visible ASCII: {id}");
+        // 128 bits are 22 characters of base64.
+        assert!(22 <= id.len(), "too short for 128 bits: {id}");
+        ids.insert(id);
+    }
+    assert_eq!(ids.len(), 40);
+    // Positions that differ between ids: a counter or a time would leave most of them equal.
+    let columns = ids.iter().map(String::len).min().unwrap();
+    let varied =
+        (0..columns).filter(|at| ids.iter().map(|id| id.as_bytes()[*at]).collect::<BTreeSet<_>>().len() > 4).count();
+    assert!(22 <= varied, "only {varied} characters vary");
+}
+
+#[tokio::test]
+async fn the_stream_of_a_session_opens_with_an_event_that_has_an_id() {
+    let (gateway, _client) = over_http(fixture()).await;
+    let mut http = RawHttp::connect(gateway.address).await.unwrap();
+    let session = http.initialize("/mcp", "2025-11-25").await.unwrap();
+    http.send("GET", "/mcp", &session.headers(), b"").await.unwrap();
+    let head = http.head().await.unwrap();
+    assert!(head.status() == 200 && head.is_sse(), "{head:?}");
+    let first = http.event().await.unwrap().expect("an event");
+    assert!(first.id.is_some_and(|id| !id.is_empty()), "an id to resume from");
+    assert_eq!((first.data, first.retry.as_deref()), (Some(Vec::new()), Some("3000")));
+}
+
+#[tokio::test]
+async fn a_stream_is_resumed_only_by_its_own_session() {
+    let (gateway, _client) = over_http(fixture()).await;
+    let mut ids = Vec::new();
+    let mut sessions = Vec::new();
+    for _ in 0..2 {
+        let mut http = RawHttp::connect(gateway.address).await.unwrap();
+        let session = http.initialize("/mcp", "2025-11-25").await.unwrap();
+        http.send("GET", "/mcp", &session.headers(), b"").await.unwrap();
+        http.head().await.unwrap();
+        ids.push(http.event().await.unwrap().unwrap().id.unwrap());
+        sessions.push(session);
+    }
+    let unknown = "9999999999999-0000000001".to_owned();
+    for (session, id, want) in [(0, &ids[1], 400), (1, &ids[0], 400), (0, &unknown, 400), (0, &ids[0], 200)] {
+        let mut http = RawHttp::connect(gateway.address).await.unwrap();
+        let mut headers = sessions[session].headers();
+        headers.push(("Last-Event-ID".to_owned(), id.clone()));
+        http.send("GET", "/mcp", &headers, b"").await.unwrap();
+        let head = http.head().await.unwrap();
+        assert_eq!(head.status(), want, "session {session} with {id}");
+        if want == 400 {
+            let (body, _) = http.body().await.unwrap();
+            let body: Value = serde_json::from_slice(&body).unwrap();
+            assert_eq!(body["error"]["code"], -32000, "{body}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn ids_of_events_and_ids_of_streams_are_never_taken_for_each_other() {
+    let (gateway, client) = over_http(fixture()).await;
+    client.call("set_timer", json!({ "duration_ms": 1, "message": "x" })).await;
+    let reply = crate::world::until(&client, "await_activity", json!({ "timeout_ms": 1000 }), |reply| {
+        !reply.events_of("timer_expired").is_empty()
+    })
+    .await;
+    let event = reply.json()["last_event_id"].as_str().unwrap().to_owned();
+    let mut http = RawHttp::connect(gateway.address).await.unwrap();
+    let session = http.initialize("/mcp", "2025-11-25").await.unwrap();
+    let mut headers = session.headers();
+    headers.push(("Last-Event-ID".to_owned(), event));
+    let refused = http.request("GET", "/mcp", &headers, b"").await.unwrap();
+    assert_eq!(refused.head.status(), 400, "{}", refused.text());
+    http.send("GET", "/mcp", &session.headers(), b"").await.unwrap();
+    http.head().await.unwrap();
+    let stream = http.event().await.unwrap().unwrap().id.unwrap();
+    let reply = client.call("await_activity", json!({ "timeout_ms": 100, "last_event_id": stream })).await;
+    assert_eq!(reply.code(), "INVALID_ARGUMENT", "{reply}");
+}
+
+#[tokio::test]
+async fn a_stream_keeps_its_newest_thousand_events() {
+    let (gateway, client) = over_http(json!({ "desk": desk(&[]) })).await;
+    until_connected(&client, "desk").await;
+    let mut http = RawHttp::connect(gateway.address).await.unwrap();
+    let session = http.initialize("/mcp", "2025-11-25").await.unwrap();
+    let arguments = json!({ "server": "desk", "tool": "progress", "args": { "count": 1500, "pause": 0.0005 } });
+    let params = json!({ "name": "execute_tool", "arguments": arguments, "_meta": { "progressToken": "t" } });
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
+    http.patience = Duration::from_secs(30);
+    let reply = http.post("/mcp", &session.headers(), body.as_bytes()).await.unwrap();
+    let ids: Vec<String> = reply.events().into_iter().filter_map(|event| event.id).collect();
+    assert!(1200 < ids.len(), "progress is passed on: {} events", ids.len());
+    let mut sorted = ids.clone();
+    sorted.sort();
+    assert_eq!(ids, sorted, "the order of the ids is the order of the events");
+    let mut headers = session.headers();
+    headers.push(("Last-Event-ID".to_owned(), ids[0].clone()));
+    let gone = http.request("GET", "/mcp", &headers, b"").await.unwrap();
+    assert_eq!(gone.head.status(), 400, "the first events are gone: {}", gone.events().len());
+    headers.pop();
+    headers.push(("Last-Event-ID".to_owned(), ids[ids.len() - 900].clone()));
+    let kept = http.request("GET", "/mcp", &headers, b"").await.unwrap();
+    let again: Vec<String> = kept.events().into_iter().filter_map(|event| event.id).collect();
+    assert_eq!(again, ids[ids.len() - 899..], "the newest are there, once, in order");
+}
