@@ -1,5 +1,7 @@
 //! A client of the tools.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,6 +16,7 @@ use tokio::time::Instant;
 pub struct Client {
     front: Front,
     session: String,
+    ids: Arc<AtomicU64>,
 }
 
 /// What a tool answered.
@@ -110,7 +113,7 @@ impl Client {
             Reply::Json { session: Some(session), .. } => session.as_str().to_owned(),
             other => panic!("no session: {other:?}"),
         };
-        let client = Self { front: front.clone(), session };
+        let client = Self { front: front.clone(), session, ids: Arc::new(AtomicU64::new(1)) };
         let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
         assert!(matches!(send(front, Some(&client.session), &ready).await, Reply::Empty { status: 202 }));
         client
@@ -118,18 +121,19 @@ impl Client {
 
     /// Calls a tool.
     pub async fn call(&self, tool: &str, arguments: Value) -> Answer {
-        self.call_with(tool, json!({ "name": tool, "arguments": arguments })).await
+        self.call_with(json!({ "name": tool, "arguments": arguments })).await
     }
 
     /// Calls a tool with a token for progress.
     pub async fn call_watched(&self, tool: &str, arguments: Value) -> Answer {
         let meta = json!({ "progressToken": "watch" });
-        self.call_with(tool, json!({ "name": tool, "arguments": arguments, "_meta": meta })).await
+        self.call_with(json!({ "name": tool, "arguments": arguments, "_meta": meta })).await
     }
 
-    async fn call_with(&self, _tool: &str, params: Value) -> Answer {
+    async fn call_with(&self, params: Value) -> Answer {
         let start = Instant::now();
-        let request = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params });
+        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        let request = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
         let mut notes = Vec::new();
         match send(&self.front, Some(&self.session), &request).await {
             Reply::Json { status, body, receipt, .. } => {

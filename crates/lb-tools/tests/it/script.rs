@@ -4,12 +4,16 @@
 //! written down and left to the test.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+
+/// Longest wait for something to hold, on the paused clock.
+const UNTIL_MAX: Duration = Duration::from_secs(3_600);
 
 /// How a new connection of the server behaves in the handshake.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -220,9 +224,12 @@ impl Script {
     /// Waits until something holds.
     pub async fn until(&self, holds: impl Fn(&Self) -> bool) {
         let mut changes = self.0.changed.subscribe();
-        while !holds(self) {
-            changes.changed().await.expect("the script is there");
-        }
+        let held = async {
+            while !holds(self) {
+                changes.changed().await.expect("the script is there");
+            }
+        };
+        tokio::time::timeout(UNTIL_MAX, held).await.expect("it holds within an hour");
     }
 
     /// Waits for the nth call of a tool; gives its id.
