@@ -1,7 +1,7 @@
 """A stdio server that does what the arguments of its tools say, and remembers what it was told.
 
 Tools: echo, say (notifications), log, err (stderr), out (stray stdout), ask (one request, answered with the raw reply),
-asks (many requests at once, answered at once), hang, progress, received.
+asks (many requests that it does not wait for), hang, progress, received.
 """
 import json
 import sys
@@ -45,9 +45,12 @@ def call(id, name, args, meta):
         waiting[request(args["method"], args["params"])] = id
         return None
     if name == "asks":
+        if "after" in args:
+            text(id, "soon")
+            time.sleep(args["after"])
         for n in range(args["count"]):
             request("elicitation/create", {"message": "question %d" % n, "requestedSchema": {"type": "object", "properties": {}}})
-        return text(id, "asked")
+        return None if "after" in args else text(id, "asked")
     if name == "progress":
         for n in range(args["count"]):
             note("notifications/progress", {"progressToken": meta["progressToken"], "progress": n, "message": "x" * args.get("size", 1)})

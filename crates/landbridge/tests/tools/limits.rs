@@ -8,7 +8,9 @@ use lb_peers::tools::{Reply, Settings, ToolClient};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::world::{context_of, desk, drain, fixture, over_http, over_http_as, tell, until, until_connected};
+use crate::world::{
+    context_of, desk, drain, fixture, over_http, over_http_as, over_stdio, tell, until, until_connected,
+};
 
 async fn with_desk() -> (lb_peers::harness::Gateway, ToolClient) {
     let (gateway, client) = over_http(json!({ "desk": desk(&[]) })).await;
@@ -57,7 +59,7 @@ async fn a_session_has_a_hundred_working_tasks_and_the_next_call_times_out() {
     }
     let refused = client.call("execute_tool", hang.clone()).await;
     assert_eq!(refused.code(), "TOOL_ERR_TIMEOUT", "{refused}");
-    assert!(refused.text().contains("100"), "says why: {refused}");
+    assert!(refused.text().contains("too many tasks"), "says why: {refused}");
     let tasks = client.call("list_tasks", json!({})).await.json();
     assert_eq!(tasks.as_array().map(Vec::len), Some(100));
     client.call("cancel_task", json!({ "task_id": tasks[0]["taskId"] })).await;
@@ -66,14 +68,15 @@ async fn a_session_has_a_hundred_working_tasks_and_the_next_call_times_out() {
 
 #[tokio::test]
 async fn sixteen_waits_at_once_are_enough() {
-    let (_gateway, client) = with_desk().await;
+    // Lines keep their order, so that the seventeenth comes after the others.
+    let client = over_stdio(json!({})).await;
+    drain(&client).await;
     let mut waits = Vec::new();
     for _ in 0..16 {
         waits.push(client.start("await_activity", json!({ "timeout_ms": 60_000 })).await);
     }
-    let too_many = |reply: &Reply| reply.code() == "LIMIT_EXCEEDED";
-    // The sixteen were sent before, each on a connection of its own: they may still be on their way.
-    until(&client, "await_activity", json!({ "timeout_ms": 100 }), too_many).await;
+    let refused = client.call("await_activity", json!({ "timeout_ms": 100 })).await;
+    assert_eq!(refused.code(), "LIMIT_EXCEEDED", "{refused}");
     for wait in waits.drain(..8) {
         wait.cancel().await;
     }
@@ -84,10 +87,10 @@ async fn sixteen_waits_at_once_are_enough() {
 async fn a_server_has_a_hundred_untold_notifications_and_the_rest_is_counted() {
     let (_gateway, client) = with_desk().await;
     tell(&client, "say", json!({ "count": 150, "after": 0.3 })).await;
-    // The log row comes after the notifications, and telling it delivers none of them.
     let mut seen: Vec<Value> = Vec::new();
     let mut dropped = 0;
     let quiet = |seen: &[Value]| seen.iter().any(|event| event["data"]["params"]["uri"] == "desk://149");
+    // Any reply would tell some of them, so the only way to have all of them waiting is to wait.
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     for _ in 0..50 {
         let reply = client.call("await_activity", json!({ "timeout_ms": 500 })).await;
@@ -125,7 +128,7 @@ async fn a_log_line_is_cut_at_sixteen_kibibytes() {
 #[tokio::test]
 async fn a_server_has_a_hundred_open_questions_and_twenty_are_shown() {
     let (_gateway, client) = with_desk().await;
-    tell(&client, "asks", json!({ "count": 101 })).await;
+    tell(&client, "asks", json!({ "count": 101, "after": 0.2 })).await;
     let full = |reply: &Reply| reply.json().as_array().is_some_and(|rows| rows.len() == 100);
     let reply = until(&client, "get_elicitations", json!({}), full).await;
     let pending = &context_of(&reply)["pending_client"];
@@ -142,7 +145,7 @@ async fn a_server_has_a_hundred_open_questions_and_twenty_are_shown() {
 async fn a_context_has_fifty_items_and_the_rest_comes_with_the_next_reply() {
     let (_gateway, client) = with_desk().await;
     tell(&client, "say", json!({ "count": 60, "after": 0.3 })).await;
-    // Nothing is asked until all sixty are there: a log is told after them and shows nothing of them.
+    // Any reply would tell some of them, so the only way to have all sixty waiting is to wait.
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     let first = client.call("list_servers", json!({})).await;
     let context = context_of(&first);

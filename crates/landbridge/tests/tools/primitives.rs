@@ -75,10 +75,10 @@ async fn list_tools_filters_by_two_regular_expressions_and_refuses_a_bad_one() {
             rows.as_array().unwrap().iter().map(row).collect::<Vec<_>>()
         }
     };
-    assert_eq!(listed(json!({ "server": "^de", "tool": "^ec" })).await, ["desk/echo"]);
-    assert_eq!(listed(json!({ "tool": "simple|^echo$" })).await, ["fix/test_simple_text", "desk/echo"]);
+    assert_eq!(listed(json!({ "server": "^de", "tool": "^rec" })).await, ["desk/received"]);
+    assert_eq!(listed(json!({ "tool": "simple|^received$" })).await, ["fix/test_simple_text", "desk/received"]);
     assert_eq!(listed(json!({ "server": "^desk$" })).await.len(), 10);
-    assert_eq!(listed(json!({ "tool": "^ECHO$" })).await.len(), 0, "case counts");
+    assert_eq!(listed(json!({ "tool": "^RECEIVED$" })).await.len(), 0, "case counts");
     for arguments in [json!({ "server": "(" }), json!({ "tool": "a{2" , "server": "[" })] {
         let reply = client.call("list_tools", arguments).await;
         assert_eq!(reply.code(), "INVALID_ARGUMENT", "{reply}");

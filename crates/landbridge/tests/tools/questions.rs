@@ -74,6 +74,19 @@ async fn an_elicitation_is_accepted_declined_or_cancelled_and_survives_a_bad_ans
 }
 
 #[tokio::test]
+async fn no_server_is_left_waiting_for_an_answer() {
+    let (_gateway, client) = over_http(json!({ "desk": desk(&[]) })).await;
+    until_connected(&client, "desk").await;
+    // The server asks during a call and ends the call without waiting.
+    tell(&client, "asks", json!({ "count": 1 })).await;
+    let open = client.call("get_elicitations", json!({})).await;
+    if open.json() == json!([]) {
+        let answered = |reply: &Reply| reply.text().contains("desk-1");
+        until(&client, "execute_tool", json!({ "server": "desk", "tool": "received" }), answered).await;
+    }
+}
+
+#[tokio::test]
 async fn cancelling_a_task_tells_the_server() {
     let (_gateway, client) = over_http(json!({ "desk": desk(&[]) })).await;
     until_connected(&client, "desk").await;

@@ -254,7 +254,7 @@ async fn activity(probe: &mut Probe<'_>) {
     probe.fits("get_logs", json!({}), Block::List("logs"), &json!([logs])).await;
     probe.fits("get_notifications", json!({}), Block::List("notifications"), &json!([notification_shape()])).await;
     let trigger = json!({ "type": "immediate|event|timeout|server_disconnected|shutdown", "server?": "word", "eventType?": "word" });
-    let working = json!({ "taskId": "id", "toolName": "word", "status": "=working" });
+    let working = json!({ "taskId": "id", "toolName": "word", "status": "=working", "createdAt?": "time" });
     let body = json!({
         "triggers": ["+", trigger], "triggered_by": "word", "events": [event_shape()], "dropped?": "object",
         "pending_server": [{ "server": "word", "working_tasks": ["+", working] }], "pending_client": pending_shape(), "last_event_id": "id",
