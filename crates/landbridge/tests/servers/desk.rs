@@ -154,17 +154,27 @@ impl Desk {
         self.event_where(kind, |_| true).await
     }
 
+    /// The same in a test of several cases.
+    pub async fn event_in(&mut self, case: &str, kind: &str) -> Value {
+        self.find(kind, |_| true).await.unwrap_or_else(|told| panic!("{case}: no {kind}; told were {told:#?}"))
+    }
+
     /// The same for an event whose data fit.
     pub async fn event_where(&mut self, kind: &str, fits: impl Fn(&Value) -> bool) -> Value {
+        self.find(kind, fits).await.unwrap_or_else(|told| panic!("no {kind}; told were {told:#?}"))
+    }
+
+    async fn find(&mut self, kind: &str, fits: impl Fn(&Value) -> bool) -> Result<Value, Vec<Value>> {
         let start = Instant::now();
         loop {
             let mut fresh = self.log.iter_mut().filter(|(_, taken)| !taken);
             if let Some((event, taken)) = fresh.find(|(event, _)| event["type"] == kind && fits(&event["data"])) {
                 *taken = true;
-                return event["data"].clone();
+                return Ok(event["data"].clone());
             }
-            let known: Vec<_> = self.log.iter().map(|(event, _)| event).collect();
-            assert!(start.elapsed() < PATIENCE, "no {kind} within {PATIENCE:?}; told were {known:#?}");
+            if PATIENCE < start.elapsed() {
+                return Err(self.log.iter().map(|(event, _)| event.clone()).collect());
+            }
             self.ok("await_activity", json!({ "timeout_ms": 2000 })).await;
         }
     }

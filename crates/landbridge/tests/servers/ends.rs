@@ -41,13 +41,7 @@ async fn ending_a_session_ends_its_processes() {
     let mut other = Desk::at(desk.gateway()).await;
     other.works("plain").await;
     let kept = other.pid("plain").await;
-    let waiting = desk.client.start("await_activity", json!({ "timeout_ms": 60_000 })).await;
-    desk.settle().await;
     assert_eq!(desk.client.end().await, 200);
-    let told = waiting.wait().await;
-    let shut =
-        told.json()["triggers"].to_string().contains("shutdown") || told.status == 404 || told.rpc_error().is_some();
-    assert!(shut || !told.json()["events"].is_null(), "a waiter is woken: {told}");
     until(Duration::from_secs(12), "only the other session's processes are left", || {
         marked(&mark).iter().all(|pid| *pid == kept || parent_of(kept) == Some(*pid))
     })
@@ -56,6 +50,23 @@ async fn ending_a_session_ends_its_processes() {
     assert!(is_alive(kept));
     let reply = desk.client.call("list_servers", json!({})).await;
     assert_eq!(reply.status, 404, "{reply}");
+}
+
+#[tokio::test]
+async fn a_wait_is_ended_with_its_session() {
+    for streamed in [false, true] {
+        let mut desk = Desk::open(Front::Http, json!({})).await;
+        desk.settle().await;
+        // Once before the reply has begun, once when it has become a stream.
+        let waiting = desk.client.start("await_activity", json!({ "timeout_ms": 60_000 })).await;
+        if streamed {
+            tokio::time::sleep(Duration::from_millis(1_500)).await;
+        }
+        assert_eq!(desk.client.end().await, 200);
+        let told = waiting.wait().await;
+        let triggers = told.json()["triggers"].clone();
+        assert_eq!(triggers[0]["type"], "shutdown", "streamed: {streamed} {told}");
+    }
 }
 
 /// A child may have a watcher of its own above it.
@@ -127,52 +138,42 @@ async fn unread(desk: &Desk, body: &Value) -> RawHttp {
 async fn events_of_a_reply_that_never_arrived_come_back_to_the_next_client() {
     let mut desk = Desk::open(Front::Http, json!({})).await;
     desk.ok("add_server", add("s", &script(&json!({})))).await;
+    let mut other = Desk::at(desk.gateway()).await;
     desk.settle().await;
-    let task = desk
-        .client
-        .call("execute_tool", json!({ "server": "s", "tool": "sleep", "args": { "ms": 600 }, "timeout_ms": 100 }))
-        .await;
-    desk.note(&task);
-    // The reply would carry the end of the task behind megabytes that this client does not read.
-    let big = "x".repeat(8 << 20);
-    let args = json!({ "server": "s", "tool": "elicit", "args": {} });
-    drop(args);
-    let waiter = Desk::over(ToolClient::join(
-        desk.gateway().address,
-        &desk.client.session_id().expect("a session"),
-        Settings::default(),
-    ));
-    let done = waiter.client.call("get_task", json!({ "task_id": crate::desk::task_id(&task) })).await;
-    assert!(!done.is_error(), "{done}");
-    desk.note(&done);
-    loop {
-        // Asking for one task says when it is over, and its reply would take the event: so ask without a reply.
-        let status = script_is_idle(&desk).await;
-        if status {
-            break;
-        }
+    for round in 0..5 {
+        let name = format!("new-{round}");
+        other.ok("add_server", add(&name, &fixture("dual"))).await;
+        // The reply holds the event behind megabytes that its reader never reads.
+        let arguments = json!({ "server": "s", "tool": "big", "args": { "bytes": 12 << 20 } });
+        let params = json!({ "name": "execute_tool", "arguments": arguments });
+        let call = json!({ "jsonrpc": "2.0", "id": 900 + round, "method": "tools/call", "params": params });
+        let mut lost = unread(&desk, &call).await;
+        lost.patience = Duration::from_secs(20);
+        assert_eq!(lost.head().await.expect("the reply begins").status(), 200);
+        drop(lost);
+        let settings = Settings::default();
+        let session = desk.client.session_id().expect("a session");
+        let mut next = Desk::over(ToolClient::join(desk.gateway().address, &session, settings));
+        let told = next.event_in(&format!("round {round}"), "server_added").await;
+        assert_eq!(told["name"], name.as_str(), "{told}");
+        desk.settle().await;
+        assert_eq!(desk.count("server_added"), 0, "and only once");
     }
-    let call = json!({ "jsonrpc": "2.0", "id": 900, "method": "tools/call", "params": {
-        "name": "execute_tool", "arguments": { "server": "s", "tool": "echo", "args": { "message": big } } } });
-    let lost = unread(&desk, &call).await;
-    // The echo is back at the gateway when the server has answered something later.
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    drop(lost);
-    let told = desk.event("task_completed").await;
-    assert_eq!(told["taskId"], crate::desk::task_id(&task), "{told}");
-    desk.settle().await;
-    assert_eq!(desk.count("task_completed"), 1);
 }
 
-/// Whether no task of the session works any more, as operators see it.
-async fn script_is_idle(desk: &Desk) -> bool {
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    let mut http = RawHttp::connect(desk.gateway().address).await.expect("it listens");
-    let page = http.request("GET", "/waterfall/json", &[], b"").await.expect("an answer").text();
-    let page: Value = serde_json::from_str(&page).unwrap_or_default();
-    let rows =
-        page["sessions"].as_object().into_iter().flatten().flat_map(|(_, rows)| rows.as_array().into_iter().flatten());
-    !rows.into_iter().any(|row| {
-        row["type"] == "backend_tool" && ["pending", "timeout"].iter().any(|status| row["status"] == *status)
-    })
+#[tokio::test]
+async fn a_call_whose_client_died_before_any_answer_becomes_a_task() {
+    let mut desk = Desk::open(Front::Http, json!({})).await;
+    desk.ok("add_server", add("s", &script(&json!({})))).await;
+    desk.settle().await;
+    let arguments = json!({ "server": "s", "tool": "sleep", "args": { "ms": 600 } });
+    let params = json!({ "name": "execute_tool", "arguments": arguments });
+    let lost = unread(&desk, &json!({ "jsonrpc": "2.0", "id": 900, "method": "tools/call", "params": params })).await;
+    // The call has reached the server when a later one is answered.
+    desk.works("s").await;
+    drop(lost);
+    let created = desk.event("task_created").await;
+    let done = desk.event("task_completed").await;
+    assert!(created["toolName"] == "sleep" && created["taskId"] == done["taskId"], "{created} {done}");
+    assert_eq!(done["result"]["content"][0]["text"], "slept", "{done}");
 }

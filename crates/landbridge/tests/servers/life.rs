@@ -57,7 +57,7 @@ async fn a_killed_program_is_restarted_and_every_step_is_told_once() {
             back["type"] == "restart" && back["attemptsTaken"] == 1 && back.get("forced").is_none_or(|it| it == false),
             "{back}"
         );
-        assert_eq!(back["refreshedTools"], 16, "{back}");
+        assert_eq!(back["refreshedTools"], 17, "{back}");
         assert_ne!(desk.pid("s").await, pid);
         desk.works("s").await;
         desk.settle().await;

@@ -45,14 +45,28 @@ async fn everything_a_remote_server_offers_can_be_used() {
         assert!(reply.message.to_string().contains("values"), "{case} {reply}");
         desk.ok("set_log_level", json!({ "server": "far", "level": "debug" })).await;
         desk.ok("subscribe_resource", json!({ "server": "far", "uri": "test://watched-resource" })).await;
-        desk.text("far", "touch_resource", json!({ "uri": "test://watched-resource" })).await;
-        let note = desk.event("notification").await;
-        assert_eq!(note["method"], "notifications/resources/updated", "{case} {note}");
         desk.ok("unsubscribe_resource", json!({ "server": "far", "uri": "test://watched-resource" })).await;
         let reply = desk.run("far", "test_error_handling", json!({})).await;
         assert!(reply.is_error() && reply.code().is_empty(), "the server's own error is passed on: {case} {reply}");
         let reply = desk.run("far", "no_such_tool", json!({})).await;
         assert!(reply.is_error() && reply.text().starts_with("Failed to execute tool: "), "{case} {reply}");
+    }
+}
+
+#[tokio::test]
+async fn a_subscription_stands_when_it_is_confirmed() {
+    for (front, era) in FRONTS.into_iter().flat_map(|front| [(front, "legacy"), (front, "modern")]) {
+        let remote = fixture_on_http(era).await;
+        for round in 0..5 {
+            for entry in [json!({ "url": remote.url() }), fixture(era)] {
+                let case = format!("{front:?} client, {era} server {entry}, round {round}");
+                let mut desk = Desk::open(front, json!({ "far": entry })).await;
+                desk.ok("subscribe_resource", json!({ "server": "far", "uri": "test://watched-resource" })).await;
+                desk.text("far", "touch_resource", json!({ "uri": "test://watched-resource" })).await;
+                let note = desk.event_in(&case, "notification").await;
+                assert_eq!(note["params"]["uri"], "test://watched-resource", "{case}");
+            }
+        }
     }
 }
 
@@ -105,8 +119,8 @@ async fn a_link_that_is_away_for_five_seconds_ends_nothing() {
         desk.ok("await_activity", json!({ "timeout_ms": left.as_millis() as u64 })).await;
     }
     proxy.open().await;
-    let done = desk.ok("get_task_result", json!({ "task_id": task, "timeout_ms": 40_000 })).await;
-    assert_eq!(done.text(), "Slept 8000 ms", "{done}");
+    let done = desk.call("get_task_result", json!({ "task_id": task, "timeout_ms": 40_000 })).await;
+    assert_eq!(done.text(), "Slept 8000 ms", "{done} {}", desk.told());
     desk.works("far").await;
     desk.settle().await;
     assert_eq!((desk.count("task_failed"), desk.count("task_completed")), (0, 1), "{}", desk.told());

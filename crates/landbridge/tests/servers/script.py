@@ -103,6 +103,7 @@ def say(arguments):
 
 TOOLS = {
     "echo": lambda a: a.get("message", ""),
+    "big": lambda a: "x" * a["bytes"],
     "pid": lambda a: str(os.getpid()),
     "life": lambda a: str(life),
     "die": die,

@@ -125,14 +125,14 @@ async fn tools_that_changed_with_a_restart_are_announced() {
         let mut desk = Desk::open(front, json!({})).await;
         desk.ok("add_server", add("s", &quick(&json!({ "grown": grown })))).await;
         kill(desk.pid("s").await);
-        assert_eq!(desk.event("server_reconnected").await["refreshedTools"], 16);
+        assert_eq!(desk.event("server_reconnected").await["refreshedTools"], 17);
         desk.settle().await;
         assert_eq!(desk.count("notification"), 0, "nothing has changed: {}", desk.told());
         std::fs::write(&grown, "").expect("another tool");
         kill(desk.pid("s").await);
         let note = desk.event("notification").await;
         assert_eq!(note["method"], "notifications/tools/list_changed", "{front:?} {note}");
-        assert_eq!(desk.event("server_reconnected").await["refreshedTools"], 17);
+        assert_eq!(desk.event("server_reconnected").await["refreshedTools"], 18);
         let kinds = desk.kinds("s");
         assert!(
             kinds.iter().rposition(|it| it == "notification") < kinds.iter().rposition(|it| it == "server_reconnected")
