@@ -39,6 +39,7 @@ pub(crate) struct Running {
     work: Work,
     /// How long the task may take that the call may become.
     ttl: Option<Duration>,
+    timeout: Duration,
     started: Moment,
     deadline: Deadline,
     progress: Progress,
@@ -72,10 +73,11 @@ impl Running {
         let grace = request.live().policy().input_grace;
         Self {
             started: request.now(),
-            deadline: Deadline::new(now + wish.timeout),
+            deadline: Deadline::new(now + wish.left),
             progress: Progress::new(request.token.clone(), request.seen.revision(), now),
             watch: Watching::From(now + grace),
             ttl: wish.ttl,
+            timeout: wish.timeout,
             with_client: Vec::new(),
             grace: None,
             request,
@@ -269,6 +271,9 @@ enum Over {
 
 /// How long a call may take before it becomes a task, and how long that may take.
 pub(crate) struct Limit {
+    /// What the caller is told.
     pub(crate) timeout: Duration,
+    /// What is left of it once the server is connected.
+    pub(crate) left: Duration,
     pub(crate) ttl: Option<Duration>,
 }

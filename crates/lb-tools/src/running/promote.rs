@@ -34,19 +34,18 @@ impl Running {
             }
             self.work.give(ask, None);
         }
-        let Self { request, tracked, mut work, ttl, started, .. } = self;
-        let waited = request.now().up.saturating_sub(started.up);
+        let Self { request, tracked, mut work, ttl, timeout, .. } = self;
         let Some((task, facts)) = register(&work, ttl, why) else {
             work.cancel(Cancel::Deadline).await;
             let message = format!(
                 "the call did not end within {} ms and was cancelled, because too many tasks are already working; \
                  wait for them or cancel some with cancel_task",
-                waited.as_millis()
+                timeout.as_millis()
             );
             return finish(Reply::failed(Failure::new(failure::TIMEOUT, message)), &request.seen, tracked);
         };
         request.live().remember();
-        let sentence = sentence(&work, task, why, waited.as_millis());
+        let sentence = sentence(&work, task, why, timeout.as_millis());
         work.promoted();
         tracked.completed(Some(format!("task {task}")), request.now());
         let live = request.live().clone();
@@ -89,12 +88,12 @@ fn facts(session: &Session, work: &Work, task: Ulid, why: Why) -> Raw {
     facts.raw("task", &row).raw("server_pending", &pending).text("note", NOTE).finish()
 }
 
-fn sentence(work: &Work, task: Ulid, why: Why, waited_ms: u128) -> String {
+fn sentence(work: &Work, task: Ulid, why: Why, timeout_ms: u128) -> String {
     let (server, tool) = (&**work.server(), &**work.tool());
     let fetch = format!("get_task_result with task_id '{task}'");
     match why {
         Why::Timeout | Why::Alone => format!(
-            "Tool '{tool}' on server '{server}' did not finish within {waited_ms} ms and continues as task '{task}'. \
+            "Tool '{tool}' on server '{server}' did not finish within {timeout_ms} ms and continues as task '{task}'. \
              Call {fetch} for its result."
         ),
         Why::Input => {

@@ -55,12 +55,12 @@ async fn run(request: Request, out: Yield, tracked: Tracked) -> End {
         Ok(read) => read,
         Err(failure) => return finish(Reply::failed(failure), &request.seen, tracked),
     };
-    let mut timeout = wish.timeout;
+    let mut limit = Limit { timeout: wish.timeout, left: wish.timeout, ttl: wish.ttl };
     if backend.facts().is_none() {
-        match connect(&backend, &out, timeout.min(CONNECT)).await {
+        match connect(&backend, &out, wish.timeout.min(CONNECT)).await {
             Connected::Yes => {}
             // Nobody waits for the answer any more, so that it becomes a task as soon as it runs.
-            Connected::Alone => timeout = Duration::ZERO,
+            Connected::Alone => limit.left = Duration::ZERO,
             Connected::Cancelled => return End::ours(Outcome::Cancelled),
             Connected::No(why) => {
                 let failure = Failure::unavailable(backend.name(), &why);
@@ -68,7 +68,7 @@ async fn run(request: Request, out: Yield, tracked: Tracked) -> End {
             }
         }
     }
-    let limit = Limit { timeout: timeout.saturating_sub(started.elapsed()), ttl: wish.ttl };
+    limit.left = limit.left.saturating_sub(started.elapsed());
     let work = wish.begin(&request, &backend);
     Running::new(request, out, tracked, work, limit).run().await
 }

@@ -13,6 +13,7 @@ async fn a_call_that_takes_too_long_becomes_a_task_with_the_same_result() {
     let args = json!({ "server": "s", "tool": "slow", "args": { "ms": 5000 }, "timeout_ms": 200 });
     let promoted = stage.call("execute_tool", args).await;
     assert!(promoted.result.get("isError").is_none(), "{}", promoted.text);
+    assert!(promoted.block(0).contains("within 200 ms"), "{}", promoted.text);
     let facts = promoted.json(1);
     let task = facts["task"]["taskId"].as_str().expect("an id");
     assert!(promoted.block(0).contains(task) && promoted.block(0).contains("get_task_result"), "{}", promoted.text);
