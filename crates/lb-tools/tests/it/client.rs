@@ -1,7 +1,7 @@
 //! A client of the tools.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,6 +17,7 @@ pub struct Client {
     front: Front,
     session: String,
     ids: Arc<AtomicU64>,
+    seen: Arc<Mutex<Vec<Value>>>,
 }
 
 /// What a tool answered.
@@ -113,7 +114,7 @@ impl Client {
             Reply::Json { session: Some(session), .. } => session.as_str().to_owned(),
             other => panic!("no session: {other:?}"),
         };
-        let client = Self { front: front.clone(), session, ids: Arc::new(AtomicU64::new(1)) };
+        let client = Self { front: front.clone(), session, ids: Arc::new(AtomicU64::new(1)), seen: Arc::default() };
         let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
         assert!(matches!(send(front, Some(&client.session), &ready).await, Reply::Empty { status: 202 }));
         client
@@ -131,6 +132,22 @@ impl Client {
     }
 
     async fn call_with(&self, params: Value) -> Answer {
+        let answer = self.send_call(params).await;
+        for block in 0..answer.response["result"]["content"].as_array().map_or(0, Vec::len) {
+            let body: Value = serde_json::from_str(&answer.text(block)).unwrap_or_default();
+            let events = body["events"].as_array().cloned().unwrap_or_default();
+            self.seen.lock().expect("no panic holds it").extend(events);
+        }
+        answer
+    }
+
+    /// Every event of one type that any reply has told so far.
+    pub fn seen_of(&self, kind: &str) -> Vec<Value> {
+        let seen = self.seen.lock().expect("no panic holds it");
+        seen.iter().filter(|event| event["type"] == kind).cloned().collect()
+    }
+
+    async fn send_call(&self, params: Value) -> Answer {
         let start = Instant::now();
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let request = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });

@@ -98,8 +98,10 @@ async fn events_that_nobody_read_for_half_an_hour_are_counted_as_lost() {
     // Something keeps the session while nobody reads.
     let listening = client.listen();
     pass(minutes(36)).await;
+    world.one.notify("notifications/news");
+    pass(seconds(1)).await;
     let events = client.events().await;
-    assert_eq!(types(&json!(events)), ["events_dropped"]);
+    assert_eq!(types(&json!(events)), ["events_dropped", "notification"]);
     assert_eq!(events[0]["data"]["count"], 7);
     drop(listening);
 }
