@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use lb_peers::harness::{HttpPeer, config, peer};
-use lb_peers::raw::http::initialize_request;
+use lb_peers::harness::{Gateway, HttpPeer, config, peer};
+use lb_peers::raw::http::{Headers, initialize_request};
 use lb_peers::raw::{RawHttp, RawStdio};
 use lb_peers::tools::ToolClient;
 use serde_json::{Value, json};
@@ -174,29 +174,76 @@ async fn ids_of_events_and_ids_of_streams_are_never_taken_for_each_other() {
     assert_eq!(reply.code(), "INVALID_ARGUMENT", "{reply}");
 }
 
+/// A session in front of the scripted server, for calls that send much progress.
+struct Storm {
+    http: RawHttp,
+    headers: Headers,
+    _gateway: Gateway,
+}
+
+impl Storm {
+    async fn start() -> Self {
+        let (gateway, client) = over_http(json!({ "desk": desk(&[]) })).await;
+        until_connected(&client, "desk").await;
+        let mut http = RawHttp::connect(gateway.address).await.unwrap();
+        http.patience = Duration::from_secs(30);
+        let headers = http.initialize("/mcp", "2025-11-25").await.unwrap().headers();
+        Self { http, headers, _gateway: gateway }
+    }
+
+    /// Has a call send so many steps of so many bytes; the ids of the events, which are in order.
+    async fn call(&mut self, id: usize, count: usize, size: usize) -> Vec<String> {
+        let args = json!({ "count": count, "size": size, "pause": 0.0005 });
+        let arguments = json!({ "server": "desk", "tool": "progress", "args": args });
+        let params = json!({ "name": "execute_tool", "arguments": arguments, "_meta": { "progressToken": id } });
+        let body = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }).to_string();
+        let reply = self.http.post("/mcp", &self.headers, body.as_bytes()).await.unwrap();
+        let ids: Vec<String> = reply.events().into_iter().filter_map(|event| event.id).collect();
+        assert!(count * 4 / 5 < ids.len(), "progress is passed on: {} events of {count}", ids.len());
+        assert!(ids.is_sorted(), "the order of the ids is the order of the events");
+        ids
+    }
+
+    /// The ids of the events that followed this one, where it is still known.
+    async fn after(&mut self, id: &str) -> Option<Vec<String>> {
+        let mut headers = self.headers.clone();
+        headers.push(("Last-Event-ID".to_owned(), id.to_owned()));
+        let reply = self.http.request("GET", "/mcp", &headers, b"").await.unwrap();
+        match reply.head.status() {
+            200 => Some(reply.events().into_iter().filter_map(|event| event.id).collect()),
+            400 => None,
+            status => panic!("{status}: {}", reply.text()),
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_stream_keeps_its_newest_thousand_events() {
-    let (gateway, client) = over_http(json!({ "desk": desk(&[]) })).await;
-    until_connected(&client, "desk").await;
-    let mut http = RawHttp::connect(gateway.address).await.unwrap();
-    let session = http.initialize("/mcp", "2025-11-25").await.unwrap();
-    let arguments = json!({ "server": "desk", "tool": "progress", "args": { "count": 1500, "pause": 0.0005 } });
-    let params = json!({ "name": "execute_tool", "arguments": arguments, "_meta": { "progressToken": "t" } });
-    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
-    http.patience = Duration::from_secs(30);
-    let reply = http.post("/mcp", &session.headers(), body.as_bytes()).await.unwrap();
-    let ids: Vec<String> = reply.events().into_iter().filter_map(|event| event.id).collect();
-    assert!(1200 < ids.len(), "progress is passed on: {} events", ids.len());
-    let mut sorted = ids.clone();
-    sorted.sort();
-    assert_eq!(ids, sorted, "the order of the ids is the order of the events");
-    let mut headers = session.headers();
-    headers.push(("Last-Event-ID".to_owned(), ids[0].clone()));
-    let gone = http.request("GET", "/mcp", &headers, b"").await.unwrap();
-    assert_eq!(gone.head.status(), 400, "the first events are gone: {}", gone.events().len());
-    headers.pop();
-    headers.push(("Last-Event-ID".to_owned(), ids[ids.len() - 900].clone()));
-    let kept = http.request("GET", "/mcp", &headers, b"").await.unwrap();
-    let again: Vec<String> = kept.events().into_iter().filter_map(|event| event.id).collect();
-    assert_eq!(again, ids[ids.len() - 899..], "the newest are there, once, in order");
+    let mut storm = Storm::start().await;
+    let ids = storm.call(1, 1500, 1).await;
+    assert_eq!(storm.after(&ids[0]).await, None, "the first events are gone");
+    let newest = &ids[ids.len() - 899..];
+    let kept = storm.after(&ids[ids.len() - 900]).await;
+    assert_eq!(kept.as_deref(), Some(newest), "the newest are there, once, in order");
+}
+
+#[tokio::test]
+async fn a_stream_keeps_four_mebibytes() {
+    let mut storm = Storm::start().await;
+    let ids = storm.call(1, 600, 10_000).await;
+    assert_eq!(storm.after(&ids[0]).await, None, "six megabytes are too many");
+    let kept = storm.after(&ids[ids.len() - 300]).await;
+    assert_eq!(kept.as_deref(), Some(&ids[ids.len() - 299..]), "the newest three are there");
+}
+
+#[tokio::test]
+async fn a_session_keeps_five_thousand_events() {
+    let mut storm = Storm::start().await;
+    let mut streams = Vec::new();
+    for id in 1..=7 {
+        streams.push(storm.call(id, 900, 1).await);
+    }
+    assert_eq!(storm.after(&streams[0][0]).await, None, "the oldest stream gave way");
+    let last = streams.last().unwrap();
+    assert_eq!(storm.after(&last[0]).await.as_deref(), Some(&last[1..]), "the newest is whole");
 }

@@ -1,10 +1,10 @@
 //! Sessions of clients: who shares what, and who is asked.
 
 use lb_peers::harness::{Gateway, HttpPeer, peer};
-use lb_peers::tools::{Settings, ToolClient};
+use lb_peers::tools::{Reply, Settings, ToolClient};
 use serde_json::{Value, json};
 
-use crate::world::{BIN, desk, fixture, over_http, over_http_as, over_stdio, until_connected};
+use crate::world::{BIN, desk, fixture, over_http, over_http_as, over_stdio, until, until_connected};
 
 #[tokio::test]
 async fn a_client_calls_a_tool_over_either_transport() {
@@ -52,6 +52,15 @@ async fn handles(client: &ToolClient) {
     let arguments = json!({ "server": "web", "tool": "test_simple_text", "session": handle });
     let reply = client.call("execute_tool", arguments).await;
     assert!(!reply.is_error(), "{reply}");
+    let watched = json!({ "server": "web", "uri": "test://watched-resource" });
+    for (name, arguments) in [("subscribe_resource", watched), ("await_activity", json!({ "timeout_ms": 100 }))] {
+        let reply = client.call(name, arguments).await;
+        assert_eq!(reply.structured()["session"], handle.as_str(), "{name}: {reply}");
+    }
+    let slow = json!({ "seconds": 60, "label": "x" });
+    let arguments = json!({ "server": "web", "tool": "slow_compute", "args": slow, "timeout_ms": 100 });
+    let promoted = client.call("execute_tool", arguments).await;
+    assert!(promoted.message.to_string().contains(&handle), "a task is found by its session: {promoted}");
     let mut foreign = handle.clone();
     let last = if foreign.pop() == Some('0') { '1' } else { '0' };
     foreign.push(last);
@@ -80,6 +89,21 @@ async fn a_handle_of_one_gateway_means_nothing_to_another() {
     let timer = client.call("set_timer", json!({ "duration_ms": 3_600_000, "message": "x" })).await;
     let reply = other.call("list_timers", json!({ "session": timer.structured()["session"] })).await;
     assert_eq!(reply.code(), "TOOL_ERR_SESSION_NOT_FOUND", "{reply}");
+}
+
+#[tokio::test]
+async fn in_a_default_session_only_those_who_wait_are_told_events() {
+    let (gateway, client) = over_http_as(json!({}), Settings::modern()).await;
+    client.call("set_timer", json!({ "duration_ms": 1, "message": "tea" })).await;
+    let remaining = |reply: &Reply| reply.context().is_some_and(|context| context["events_remaining"] == 1);
+    let shown = until(&client, "list_servers", json!({}), remaining).await;
+    assert!(shown.context().unwrap().get("expired_timers").is_none(), "nothing is taken: {shown}");
+    // Without a login there is one default session, whoever asks.
+    let other = ToolClient::http_as(&gateway, Settings::modern()).await;
+    let told = other.call("await_activity", json!({ "timeout_ms": 1000 })).await;
+    assert_eq!(told.events_of("timer_expired").len(), 1, "{told}");
+    let after = client.call("list_servers", json!({})).await;
+    assert!(after.context().is_none_or(|context| context.get("events_remaining").is_none()), "{after}");
 }
 
 fn able() -> Settings {
