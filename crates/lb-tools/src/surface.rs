@@ -1,8 +1,9 @@
 //! What a client sees of the `tools` surface.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use lb_exchange::{BoxFuture, Call, Caller, Command, End, Exchange, Outcome};
+use lb_exchange::{BoxFuture, Call, Caller, Cancel, Command, End, Exchange, Outcome};
 use lb_gateway::{Introduction, Kind, Surface, Tracked, Visitor};
 use lb_wire::Raw;
 use lb_wire::compose::Object;
@@ -113,6 +114,9 @@ fn start(request: Request) -> Exchange {
     exchange.unhurried()
 }
 
+/// How long a tool that waits has to say that its session has ended.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
 /// What a tool does when its client is gone and cannot come back for the answer.
 #[derive(Clone, Copy, PartialEq)]
 enum Alone {
@@ -127,6 +131,10 @@ fn attended(request: Request, run: fn(Request) -> BoxFuture<'static, Reply>, alo
         let stopped = async {
             loop {
                 match out.command().await {
+                    // What waits for the session hears of its end, and says so.
+                    Command::Cancel(Cancel::SessionEnd) if alone == Alone::Ends => {
+                        return tokio::time::sleep(LAST_WORD).await;
+                    }
                     Command::Cancel(_) => return,
                     Command::Alone if alone == Alone::Ends => return,
                     Command::Alone | Command::Answer(..) | Command::Back => {}
