@@ -185,9 +185,9 @@ impl Storm {
     async fn start() -> Self {
         let (gateway, client) = over_http(json!({ "desk": desk(&[]) })).await;
         until_connected(&client, "desk").await;
-        let mut http = RawHttp::connect(gateway.address).await.unwrap();
+        let mut http = RawHttp::connect(gateway.address).await.expect("the gateway listens");
         http.patience = Duration::from_secs(30);
-        let headers = http.initialize("/mcp", "2025-11-25").await.unwrap().headers();
+        let headers = http.initialize("/mcp", "2025-11-25").await.expect("a session").headers();
         Self { http, headers, _gateway: gateway }
     }
 
@@ -197,7 +197,7 @@ impl Storm {
         let arguments = json!({ "server": "desk", "tool": "progress", "args": args });
         let params = json!({ "name": "execute_tool", "arguments": arguments, "_meta": { "progressToken": id } });
         let body = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }).to_string();
-        let reply = self.http.post("/mcp", &self.headers, body.as_bytes()).await.unwrap();
+        let reply = self.http.post("/mcp", &self.headers, body.as_bytes()).await.expect("a response");
         let ids: Vec<String> = reply.events().into_iter().filter_map(|event| event.id).collect();
         assert!(count * 4 / 5 < ids.len(), "progress is passed on: {} events of {count}", ids.len());
         assert!(ids.is_sorted(), "the order of the ids is the order of the events");
@@ -208,7 +208,7 @@ impl Storm {
     async fn after(&mut self, id: &str) -> Option<Vec<String>> {
         let mut headers = self.headers.clone();
         headers.push(("Last-Event-ID".to_owned(), id.to_owned()));
-        let reply = self.http.request("GET", "/mcp", &headers, b"").await.unwrap();
+        let reply = self.http.request("GET", "/mcp", &headers, b"").await.expect("a response");
         match reply.head.status() {
             200 => Some(reply.events().into_iter().filter_map(|event| event.id).collect()),
             400 => None,

@@ -12,12 +12,13 @@ use crate::world::{BIN, desk, fixture, over_http, over_stdio, task_of, until_con
 async fn direct(tools: &[&str]) -> Vec<Value> {
     let mut command = Command::new(peer(BIN, "fixture"));
     command.args(["--era", "legacy"]);
-    let mut child = RawStdio::spawn(command).unwrap();
-    child.ask(&initialize_request("0", "2025-11-25")).await.unwrap();
+    let mut child = RawStdio::spawn(command).expect("the fixture starts");
+    child.ask(&initialize_request("0", "2025-11-25")).await.expect("an answer");
     let mut results = Vec::new();
     for (id, tool) in tools.iter().enumerate() {
         let line = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": tool } });
-        let answer: Value = serde_json::from_str(&child.ask(&line.to_string()).await.unwrap()).unwrap();
+        let answer: Value =
+            serde_json::from_str(&child.ask(&line.to_string()).await.expect("an answer")).expect("JSON");
         results.push(answer["result"].clone());
     }
     results

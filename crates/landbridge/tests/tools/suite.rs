@@ -27,7 +27,7 @@ async fn judge(label: &str, client: ToolClient, may_spawn: bool) {
     let peer = HttpPeer::start(&peer(BIN, "fixture"), &["--era", "legacy"]).await;
     let world = World { may_spawn, url: peer.url() };
     let tally = tokio::time::timeout(RUN_MAX, suite::run(&client, &world)).await.expect("the suite ends");
-    println!("{label}: {} checks, {} faults", tally.checks, tally.faults.len());
+    eprintln!("{label}: {} checks, {} faults", tally.checks, tally.faults.len());
     assert!(tally.faults.is_empty(), "{label}: {} faults:\n{}", tally.faults.len(), tally.faults.join("\n"));
     assert!(CHECKS_MIN <= tally.checks, "{label}: only {} checks ran", tally.checks);
 }

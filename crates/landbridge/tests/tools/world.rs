@@ -87,6 +87,6 @@ pub fn task_of(reply: &Reply) -> Value {
 
 /// The context as a block after the first, which is not the body of `await_activity`.
 pub fn context_of(reply: &Reply) -> Value {
-    let last = reply.objects().filter(|(at, _)| 0 < *at).last().map(|(_, value)| value);
+    let last = reply.objects().rfind(|(at, _)| 0 < *at).map(|(_, value)| value);
     last.or_else(|| reply.result()["_meta"].get("landbridge/context").cloned()).unwrap_or_default()
 }
