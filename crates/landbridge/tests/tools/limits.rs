@@ -128,12 +128,13 @@ async fn a_log_line_is_cut_at_sixteen_kibibytes() {
 #[tokio::test]
 async fn a_server_has_a_hundred_open_questions_and_twenty_are_shown() {
     let (_gateway, client) = with_desk().await;
-    tell(&client, "asks", json!({ "count": 101, "after": 0.2 })).await;
+    tell(&client, "asks", json!({ "count": 100, "after": 0.2 })).await;
     let full = |reply: &Reply| reply.json().as_array().is_some_and(|rows| rows.len() == 100);
     let reply = until(&client, "get_elicitations", json!({}), full).await;
     let pending = &context_of(&reply)["pending_client"];
     assert_eq!(pending["elicitation"], 100, "{pending}");
     assert_eq!(pending["elicitations"].as_array().map(Vec::len), Some(20));
+    tell(&client, "asks", json!({ "count": 1, "after": 0.1 })).await;
     let received = json!({ "server": "desk", "tool": "received" });
     let last = |reply: &Reply| reply.text().contains("desk-101");
     let reply = until(&client, "execute_tool", received, last).await;
@@ -166,6 +167,7 @@ async fn each_of_the_six_codes_of_a_failed_tool_can_be_met() {
         "away": { "url": "http://127.0.0.1:9/mcp" },
     });
     let (_gateway, client) = over_http_as(servers, Settings::modern()).await;
+    until_connected(&client, "desk").await;
     let execute = |server: &str, tool: &str| json!({ "server": server, "tool": tool, "timeout_ms": 1000 });
     let timer = client.call("set_timer", json!({ "duration_ms": 3_600_000, "message": "x" })).await;
     let foreign = "f".repeat(timer.structured()["session"].as_str().unwrap().len());
