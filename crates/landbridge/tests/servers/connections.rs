@@ -64,6 +64,7 @@ async fn removing_a_server_takes_it_from_every_session() {
     let mut one = Desk::open(Front::Http, json!({})).await;
     let mut two = Desk::at(one.gateway()).await;
     one.ok("add_server", add("s", &script(&json!({})))).await;
+    two.works("s").await;
     let task = two.task("s", "sleep", json!({ "ms": 60_000 })).await;
     let pids = [one.pid("s").await, two.pid("s").await];
     one.ok("remove_server", json!({ "name": "s" })).await;
@@ -124,6 +125,7 @@ async fn adding_a_name_with_another_definition_replaces_it_everywhere() {
     let mut one = Desk::open(Front::Http, json!({})).await;
     let mut two = Desk::at(one.gateway()).await;
     one.ok("add_server", add("s", &script(&json!({})))).await;
+    two.works("s").await;
     let task = two.task("s", "sleep", json!({ "ms": 60_000 })).await;
     let old = [one.pid("s").await, two.pid("s").await];
     one.ok("add_server", add("s", &script(&json!({ "grown": "/" })))).await;

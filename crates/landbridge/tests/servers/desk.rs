@@ -51,11 +51,16 @@ pub struct Desk {
 impl Desk {
     /// A gateway of its own with these servers; over HTTP programs may be added.
     pub async fn open(front: Front, servers: Value) -> Self {
+        let args: &[&str] = if front.is_http() { &["--allow-stdio-spawn"] } else { &[] };
+        Self::open_with(front, servers, args).await
+    }
+
+    /// The same with these arguments and no others.
+    pub async fn open_with(front: Front, servers: Value, args: &[&str]) -> Self {
         if !front.is_http() {
-            let client = ToolClient::stdio_as(LANDBRIDGE, Some(servers), &[], front.settings()).await;
-            return Self::over(client);
+            return Self::over(ToolClient::stdio_as(LANDBRIDGE, Some(servers), args, front.settings()).await);
         }
-        let gateway = Gateway::serve_tools(LANDBRIDGE, servers, &["--allow-stdio-spawn"]).await;
+        let gateway = Gateway::serve_tools(LANDBRIDGE, servers, args).await;
         let mut desk = Self::over(ToolClient::http_as(&gateway, front.settings()).await);
         desk.gateway = Some(gateway);
         desk
@@ -144,7 +149,8 @@ impl Desk {
         }
         for note in context["notifications"].as_array().into_iter().flatten() {
             let data = json!({ "method": note["method"], "params": note["params"] });
-            let event = json!({ "id": null, "type": "notification", "server": note["server"], "data": data });
+            let (server, at) = (&note["server"], &note["timestamp"]);
+            let event = json!({ "id": null, "type": "notification", "server": server, "createdAt": at, "data": data });
             self.log.push((event, false));
         }
     }
@@ -189,10 +195,12 @@ impl Desk {
         }
     }
 
-    /// The types of all events about a server, in order.
+    /// The types of all events about a server in the order they happened, whatever replies they came in.
     pub fn kinds(&self, server: &str) -> Vec<String> {
-        let about = self.log.iter().map(|(event, _)| event).filter(|event| event["server"] == server);
-        about.map(|event| event["type"].as_str().unwrap_or_default().to_owned()).collect()
+        let mut about: Vec<_> =
+            self.log.iter().map(|(event, _)| event).filter(|event| event["server"] == server).collect();
+        about.sort_by_key(|event| (event["createdAt"].to_string(), event["id"].to_string()));
+        about.into_iter().map(|event| event["type"].as_str().unwrap_or_default().to_owned()).collect()
     }
 
     /// How often an event of this type was told.
@@ -203,11 +211,6 @@ impl Desk {
     /// Everything that was told, as text.
     pub fn told(&self) -> String {
         self.log.iter().map(|(event, _)| event.to_string()).collect()
-    }
-
-    /// Forgets what was told so far.
-    pub fn forget(&mut self) {
-        self.log.clear();
     }
 
     /// The row of a server in `list_servers`; null where there is none.

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::desk::{Desk, Front, task_id};
-use crate::world::{add, everything, gone, kill};
+use crate::desk::{Desk, FRONTS, Front, task_id};
+use crate::world::{add, everything, fixture, gone, kill};
 
 /// How soon a call that asks must be back although it may take two minutes.
 const SOON: Duration = Duration::from_secs(1);
@@ -67,12 +67,10 @@ async fn death(desk: &mut Desk) {
     let call =
         json!({ "server": "every", "tool": "trigger-long-running-operation", "args": longer, "timeout_ms": 300 });
     let task = task_id(&desk.ok("execute_tool", call).await);
-    let waiting = desk.client.clone();
     let pid = desk.pid("every").await;
     kill(pid);
     let failed = desk.event("task_failed").await;
     assert_eq!(failed["taskId"], task);
-    drop(waiting);
     desk.event("server_reconnected").await;
     assert_eq!(desk.text("every", "echo", json!({ "message": "again" })).await, "Echo: again");
     assert_ne!(desk.pid("every").await, pid);
@@ -100,4 +98,21 @@ async fn a_modern_client_over_stdio() {
 #[tokio::test]
 async fn a_modern_client_over_http() {
     story(Front::ModernHttp).await;
+}
+
+#[tokio::test]
+async fn the_fixture_dies_during_a_task_and_is_back() {
+    for (front, era) in FRONTS.into_iter().flat_map(|front| [(front, "legacy"), (front, "modern")]) {
+        let case = format!("{front:?} client, {era} server");
+        let mut desk = Desk::open(front, json!({})).await;
+        desk.ok("add_server", add("s", &fixture(era))).await;
+        let task = desk.task("s", "sleep", json!({ "ms": 60_000 })).await;
+        kill(desk.pid("s").await);
+        let failed = desk.event_in(&case, "task_failed").await;
+        assert_eq!(failed["taskId"], task, "{case}");
+        desk.event_in(&case, "server_reconnected").await;
+        desk.works("s").await;
+        desk.settle().await;
+        assert_eq!((desk.count("task_failed"), desk.count("server_process_crashed")), (1, 1), "{case} {}", desk.told());
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lb_peers::harness::Gateway;
+use lb_peers::harness::{Gateway, HttpPeer, peer};
 use serde_json::{Value, json};
 
 use crate::LANDBRIDGE;
@@ -53,19 +53,54 @@ async fn everything_a_remote_server_offers_can_be_used() {
     }
 }
 
+/// Subscribes and at once has the resource changed; whether that was told, and whatever else was.
+async fn heard(front: Front, entry: Value) -> (bool, String) {
+    let mut desk = Desk::open(front, json!({ "far": entry })).await;
+    desk.ok("subscribe_resource", json!({ "server": "far", "uri": "test://watched-resource" })).await;
+    desk.text("far", "touch_resource", json!({ "uri": "test://watched-resource" })).await;
+    let until = std::time::Instant::now() + Duration::from_secs(3);
+    while !desk.told().contains("test://watched-resource") && std::time::Instant::now() < until {
+        desk.ok("await_activity", json!({ "timeout_ms": 500 })).await;
+    }
+    (desk.told().contains("test://watched-resource"), desk.told())
+}
+
 #[tokio::test]
 async fn a_subscription_stands_when_it_is_confirmed() {
+    let mut deaf = Vec::new();
     for (front, era) in FRONTS.into_iter().flat_map(|front| [(front, "legacy"), (front, "modern")]) {
         let remote = fixture_on_http(era).await;
-        for round in 0..5 {
-            for entry in [json!({ "url": remote.url() }), fixture(era)] {
-                let case = format!("{front:?} client, {era} server {entry}, round {round}");
-                let mut desk = Desk::open(front, json!({ "far": entry })).await;
-                desk.ok("subscribe_resource", json!({ "server": "far", "uri": "test://watched-resource" })).await;
-                desk.text("far", "touch_resource", json!({ "uri": "test://watched-resource" })).await;
-                let note = desk.event_in(&case, "notification").await;
-                assert_eq!(note["params"]["uri"], "test://watched-resource", "{case}");
+        for (at, entry) in [("http", json!({ "url": remote.url() })), ("stdio", fixture(era))] {
+            for round in 0..3 {
+                let (heard, told) = heard(front, entry.clone()).await;
+                if !heard {
+                    deaf.push(format!("{front:?} client, {era} server over {at}, round {round}: {told}"));
+                }
             }
+        }
+    }
+    assert!(deaf.is_empty(), "no change was told to {deaf:#?}");
+}
+
+#[tokio::test]
+async fn how_the_gateway_listens_is_not_told_to_clients() {
+    for front in FRONTS {
+        let remote = fixture_on_http("modern").await;
+        let servers = json!({ "far": { "url": remote.url() }, "near": fixture("modern") });
+        let mut desk = Desk::open(front, servers).await;
+        for round in 0..5 {
+            for server in ["far", "near"] {
+                let about = json!({ "server": server, "uri": "test://watched-resource" });
+                desk.ok("subscribe_resource", about.clone()).await;
+                desk.works(server).await;
+                desk.ok("unsubscribe_resource", about).await;
+            }
+            desk.settle().await;
+            let told = desk.told();
+            assert!(
+                !told.contains("acknowledged") && !told.contains("subscriptionId"),
+                "{front:?} round {round}: {told}"
+            );
         }
     }
 }
@@ -177,6 +212,30 @@ async fn a_remote_server_that_was_restarted_is_told_from_a_broken_link() {
         assert_eq!(note["params"]["uri"], "test://watched-resource", "{front:?}: the subscription is restored");
         desk.settle().await;
         assert_eq!((desk.count("task_failed"), desk.count("server_reconnected")), (1, 1), "{}", desk.told());
+    }
+}
+
+#[tokio::test]
+async fn a_remote_server_started_again_on_its_port_serves_the_next_call() {
+    for (front, era) in FRONTS.into_iter().flat_map(|front| [(front, "legacy"), (front, "modern")]) {
+        let case = format!("{front:?} client, {era} server");
+        let mut remote = fixture_on_http(era).await;
+        let address = remote.address.to_string();
+        let mut desk = Desk::open(front, json!({})).await;
+        desk.ok("add_server", add("far", &json!({ "url": remote.url() }))).await;
+        desk.works("far").await;
+        remote.child.kill().await.expect("it is killed");
+        let anew = HttpPeer::start(&peer(LANDBRIDGE, "fixture"), &["--era", era, "--http", &address]).await;
+        assert_eq!(anew.address, remote.address);
+        desk.works("far").await;
+        desk.settle().await;
+        let told = desk.told();
+        // Nobody was connected to a modern server: there is nothing to lose.
+        assert!(desk.count("server_reconnected") <= 1 && desk.count("task_failed") == 0, "{case} {told}");
+        if era == "legacy" {
+            assert_eq!(desk.event_in(&case, "server_reconnected").await["type"], "restart", "{case}");
+        }
+        assert_eq!(desk.row("far").await["status"], "connected", "{case}");
     }
 }
 
