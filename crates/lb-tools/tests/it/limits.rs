@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tracing::field::{Field, Visit};
 use tracing::span;
 
@@ -34,7 +35,7 @@ impl tracing::Subscriber for Warnings {
     fn event(&self, event: &tracing::Event<'_>) {
         let mut words = Words(String::new());
         event.record(&mut words);
-        if words.0.contains("event") && words.0.contains("80") {
+        if words.0.contains("nearly full") {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -48,25 +49,20 @@ async fn a_log_that_fills_up_is_warned_of_once_until_it_was_emptied() {
     let _guard = tracing::subscriber::set_default(warnings.clone());
     let world = World::new();
     let client = world.client().await;
-    let fill = |count: u32| {
-        let client = client.clone();
-        async move {
-            for _ in 0..count / 100 {
-                for _ in 0..100 {
-                    client.call("set_timer", json!({ "duration_ms": 1_000, "message": "x" })).await;
-                }
-                pass(seconds(2)).await;
-            }
-        }
-    };
-    fill(100).await;
-    assert_eq!(warnings.0.load(Ordering::Relaxed), 0);
-    // Replies take some of the events along, so that a few more are needed.
-    for _ in 0..20 {
-        fill(100).await;
+    for _ in 0..100 {
+        client.call("set_timer", json!({ "duration_ms": 1_000, "message": "x", "interval": true })).await;
     }
-    let at_first = warnings.0.load(Ordering::Relaxed);
-    assert!(at_first <= 1, "one warning per crossing");
+    let so_far = || warnings.0.load(Ordering::Relaxed);
+    pass(seconds(7) + Duration::from_millis(500)).await;
+    assert_eq!(so_far(), 0, "700 events");
+    pass(seconds(1)).await;
+    assert_eq!(so_far(), 1, "800 events");
+    pass(seconds(5)).await;
+    assert_eq!(so_far(), 1, "full, and told");
+    assert!(1_000 <= client.events().await.len());
+    assert_eq!(so_far(), 1);
+    pass(seconds(9)).await;
+    assert_eq!(so_far(), 2, "emptied, and filled again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,4 +132,80 @@ async fn sixteen_wait_for_activity_at_once_and_no_more() {
     pass(seconds(1)).await;
     let room = client.begin("await_activity", json!({ "timeout_ms": 1_000 })).await.answer().await;
     assert_eq!(room.json(0)["triggers"][0]["type"], "timeout", "{room:?}");
+}
+
+/// Events of the session that are no notifications: a question and its end, two for each number.
+async fn questions(world: &World, numbers: std::ops::Range<u32>) {
+    for number in numbers {
+        let id = format!("q{number}");
+        world.one.elicit(&id);
+        world.one.say(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }));
+        pass(seconds(0)).await;
+    }
+}
+
+/// The numbers of dropped events at the start, and the ids of the others, which must be in order.
+fn in_order(events: &[Value]) -> (u64, Vec<String>) {
+    let dropped = events.iter().filter(|event| event["type"] == "events_dropped");
+    let count = dropped.map(|event| event["data"]["count"].as_u64().expect("a count")).sum();
+    let others = events.iter().filter(|event| event["type"] != "events_dropped");
+    let ids: Vec<_> = others.map(|event| event["id"].as_str().expect("an id").to_owned()).collect();
+    assert!(ids.is_sorted() && ids.windows(2).all(|pair| pair[0] != pair[1]), "in order, none twice");
+    (count, ids)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_events_are_kept_and_the_others_counted() {
+    let world = World::new();
+    let client = world.client().await;
+    questions(&world, 0..600).await;
+    let events = client.events().await;
+    assert_eq!(events[0]["type"], "events_dropped");
+    let (dropped, ids) = in_order(&events);
+    assert_eq!((dropped, ids.len()), (200, 1_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_that_were_read_go_first() {
+    let world = World::new();
+    let client = world.client().await;
+    questions(&world, 0..250).await;
+    let (dropped, first) = in_order(&client.events().await);
+    assert_eq!((dropped, first.len()), (0, 500));
+    questions(&world, 250..800).await;
+    let (dropped, then) = in_order(&client.events().await);
+    assert_eq!((dropped, then.len()), (100, 1_000));
+    assert!(then.iter().all(|id| !first.contains(id)), "none twice");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cursor_acknowledges_replays_and_is_checked() {
+    let world = World::new();
+    let client = world.client().await;
+    questions(&world, 0..5).await;
+    let (_, ids) = in_order(&client.events().await);
+    let after = |id: String| {
+        let client = client.clone();
+        async move { client.call("await_activity", json!({ "timeout_ms": 100, "last_event_id": id })).await }
+    };
+    // What was read already comes again for who asks, and is not told once more to who does not.
+    let again = after(ids[6].clone()).await.json(0);
+    let (_, replayed) = in_order(again["events"].as_array().expect("events"));
+    assert_eq!(replayed, ids[7..]);
+    assert!(client.events().await.is_empty());
+    questions(&world, 5..7).await;
+    for unknown in ["nonsense", "7ZZZZZZZZZZZZZZZZZZZZZZZZZ", "00000000000000000000000000", ""] {
+        let refused = after(unknown.to_owned()).await;
+        assert_eq!(refused.code(), "INVALID_ARGUMENT", "{unknown}: {refused:?}");
+        assert!(!refused.response.to_string().contains("elicitation_request\\\""), "nothing is consumed: {refused:?}");
+    }
+    let next = after(ids[9].clone()).await.json(0);
+    assert_eq!(next["events"].as_array().map(Vec::len), Some(4));
+    assert_eq!(next["last_event_id"], next["events"][3]["id"]);
+    // Known once, evicted since.
+    questions(&world, 7..800).await;
+    client.events().await;
+    questions(&world, 800..1_400).await;
+    let evicted = after(ids[2].clone()).await.json(0);
+    assert_eq!(evicted["dropped"]["before"], ids[2].as_str(), "{}", evicted["dropped"]);
 }
