@@ -51,10 +51,24 @@ fn of_tool(tool: &Tool, found: &Value, tally: &mut Tally) {
         tool.params.iter().filter(|param| param.is_required).map(|param| param.name.to_owned()).collect();
     tally.check(required == want, || format!("{name}: requires {required:?} instead of {want:?}"));
     tally.check(schema["properties"]["session"]["type"] == "string", || format!("{name}: session is no string"));
+    of_output(name, found.get("outputSchema"), tally);
     for param in &tool.params {
         let at = &schema["properties"][param.name];
         of_param(name, param, at, tally);
     }
+}
+
+/// Tools whose results are, or hold, what a server sent.
+const PASSING: [&str; 6] =
+    ["execute_tool", "get_task_result", "read_resource", "get_prompt", "respond_to_elicitation", "respond_to_sampling"];
+
+/// A tool that passes content through promises no shape; any other promise leaves room for `error`.
+fn of_output(name: &str, schema: Option<&Value>, tally: &mut Tally) {
+    let Some(schema) = schema else { return };
+    tally.check(!PASSING.contains(&name), || format!("{name}: passes content through and declares {schema}"));
+    let open = schema["type"] == "object" && schema["properties"].get("error").is_some();
+    let free = schema["required"].as_array().is_none_or(Vec::is_empty);
+    tally.check(open && free, || format!("{name}: outputSchema does not admit an error: {schema}"));
 }
 
 fn of_param(tool: &str, param: &Param, at: &Value, tally: &mut Tally) {

@@ -7,7 +7,7 @@ use super::{Tally, World};
 use crate::tools::ToolClient;
 
 pub(super) async fn check(client: &ToolClient, world: &World, tally: &mut Tally) {
-    let mut probe = Probe { client, tally };
+    let mut probe = Probe::new(client, tally).await;
     unknown_things(&mut probe).await;
     servers(&mut probe, world).await;
     let unknown = probe.client.call("no_such_tool", json!({})).await;

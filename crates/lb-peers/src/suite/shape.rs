@@ -42,6 +42,29 @@ fn at(path: &str, shape: &Value, value: &Value) -> Option<String> {
     }
 }
 
+/// What of a value a JSON schema of an object does not allow, as far as types and required members go.
+#[must_use]
+pub(super) fn breach(schema: &Value, value: &Value) -> Option<String> {
+    let Some(members) = value.as_object() else { return Some(format!("no object: {value}")) };
+    let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    if let Some(missing) = required.into_iter().find(|name| !members.contains_key(*name)) {
+        return Some(format!("{missing} is required: {value}"));
+    }
+    let wrong = |(name, member): (&String, &Value)| {
+        let kind = schema["properties"][name]["type"].as_str()?;
+        let fits = match kind {
+            "string" => member.is_string(),
+            "integer" => member.is_i64() || member.is_u64(),
+            "number" => member.is_number(),
+            "boolean" => member.is_boolean(),
+            "array" => member.is_array(),
+            _ => member.is_object(),
+        };
+        (!fits).then(|| format!("{name} is no {kind}: {value}"))
+    };
+    members.iter().find_map(wrong)
+}
+
 fn is(name: &str, value: &Value) -> bool {
     let text = value.as_str();
     match name {

@@ -21,15 +21,24 @@ pub(super) enum Block {
 pub(super) struct Probe<'a> {
     pub(super) client: &'a ToolClient,
     pub(super) tally: &'a mut Tally,
+    /// What `tools/list` says of each tool.
+    listed: Vec<Value>,
 }
 
-impl Probe<'_> {
+impl<'a> Probe<'a> {
+    pub(super) async fn new(client: &'a ToolClient, tally: &'a mut Tally) -> Self {
+        let reply = client.request("tools/list", json!({})).await;
+        let listed = reply.result()["tools"].as_array().cloned().unwrap_or_default();
+        Self { client, tally, listed }
+    }
+
     /// A call that must succeed.
     pub(super) async fn good(&mut self, name: &str, arguments: Value) -> Reply {
         let reply = self.client.call(name, arguments.clone()).await;
         let good = !reply.is_error() && reply.rpc_error().is_none() && !reply.result().is_null();
         self.tally.check(good, || format!("{name} {arguments} fails: {reply}"));
         self.context(name, &reply);
+        self.output(name, &reply);
         reply
     }
 
@@ -65,7 +74,19 @@ impl Probe<'_> {
         self.tally.check(fault.is_none(), || told(&fault.unwrap_or_default()));
         self.tally.check(reply.text().starts_with("Failed to "), || told("names no operation"));
         self.context(name, &reply);
+        self.output(name, &reply);
         reply
+    }
+
+    /// What a tool declares of its output holds for every reply, refusals included.
+    fn output(&mut self, name: &str, reply: &Reply) {
+        let Some(schema) =
+            self.listed.iter().find(|tool| tool["name"] == name).and_then(|tool| tool.get("outputSchema"))
+        else {
+            return;
+        };
+        let fault = super::shape::breach(schema, reply.structured());
+        self.tally.check(fault.is_none(), || format!("{name}: outputSchema: {}", fault.unwrap_or_default()));
     }
 
     /// At most one context block, at the end, of the documented shape, and only there.

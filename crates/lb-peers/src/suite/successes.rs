@@ -8,7 +8,7 @@ use super::{Tally, World};
 use crate::tools::{Reply, ToolClient};
 
 pub(super) async fn check(client: &ToolClient, world: &World, tally: &mut Tally) {
-    let mut probe = Probe { client, tally };
+    let mut probe = Probe::new(client, tally).await;
     primitives(&mut probe).await;
     servers(&mut probe, world).await;
     timers(&mut probe).await;
@@ -186,6 +186,11 @@ async fn tasks(probe: &mut Probe<'_>) {
     probe.tally.check(again.is_error(), || format!("cancel_task of a cancelled task: {again}"));
     let ended = probe.client.call("get_task_result", json!({ "task_id": id })).await;
     probe.tally.check(ended.is_error(), || format!("get_task_result of a cancelled task: {ended}"));
+    probe.good("get_task", json!({ "task_id": id })).await;
+    let failed = promoted(probe, "slow_compute", json!({ "seconds": 60, "label": "y" }), false).await;
+    probe.good("reconnect_server", json!({ "name": "fix" })).await;
+    let task = probe.good("get_task", json!({ "task_id": failed })).await;
+    probe.tally.check(task.json()["status"] == "failed", || format!("a task of a closed connection: {task}"));
     let all = probe.good("list_tasks", json!({ "include_completed": true, "status": "cancelled" })).await;
     let listed = all.json().as_array().is_some_and(|rows| rows.iter().any(|row| row["taskId"] == id));
     probe.tally.check(listed, || format!("a cancelled task is not listed: {all}"));
