@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lb_backend::{ConnectError, Environment, Wish};
 use lb_exchange::{
@@ -86,7 +86,6 @@ pub struct Shared {
     stored: Store,
     tasks: Tasks,
     setup: Setup,
-    started: Instant,
     clock: Clock,
     schedule: Arc<Schedule>,
     tracker: Tracker,
@@ -123,7 +122,6 @@ impl Gateway {
             tasks: environment.tasks.clone(),
             tracker: Tracker::new(setup.record_args),
             setup,
-            started: Instant::now(),
             clock,
             schedule: Schedule::new(clock),
             numbers: AtomicU64::new(0),
@@ -277,6 +275,7 @@ impl Shared {
                 going.push(Box::pin(async move { backend.dismiss(reason, except).await }));
             }
         }
+        entry.backends.lock().clear();
         let seats: Vec<_> = self.sessions.read().values().filter(|seat| seat.is_on(entry)).cloned().collect();
         for seat in seats {
             seat.end(Cancel::SessionEnd);
@@ -306,7 +305,7 @@ impl Shared {
     }
 
     fn now(&self) -> u64 {
-        self.started.elapsed().as_secs()
+        self.clock.now().up.as_secs()
     }
 
     async fn seat(self: &Arc<Self>, hello: Hello) -> Result<Welcome, Refusal> {

@@ -151,13 +151,13 @@ impl Happening {
             | Self::TaskCancelled { .. }
             | Self::TaskExpired { .. } => self.task_data(),
             Self::ElicitationRequest { request, params } | Self::SamplingRequest { request, params } => {
-                data.text("requestId", &request.to_string()).raw("params", params)
+                bounded(data.text("requestId", &request.to_string()), "params", "paramsOmitted", Some(params))
             }
             Self::ElicitationExpired { request, reason, cause } | Self::SamplingExpired { request, reason, cause } => {
                 data.text("requestId", &request.to_string()).text("reason", reason).text("cause", cause.as_str())
             }
             Self::Notification { method, params, count } => {
-                let data = data.text("method", method).maybe("params", params.as_ref());
+                let data = bounded(data.text("method", method), "params", "paramsOmitted", params.as_ref());
                 let data = if 1 < *count { data.number("count", *count) } else { data };
                 data.text("timestamp", &rfc3339(unix))
             }
@@ -179,7 +179,7 @@ impl Happening {
         let named = |task: &Ulid, tool: &Text| Object::new().text("taskId", &task.to_string()).text("toolName", tool);
         match self {
             Self::TaskCreated { task, tool, args, ttl } => {
-                named(task, tool).raw("args", args).number("ttl", millis(*ttl))
+                bounded(named(task, tool), "args", "argsOmitted", Some(args)).number("ttl", millis(*ttl))
             }
             Self::TaskCompleted { task, tool, result } => match result {
                 Some(result) => named(task, tool).raw("result", result),
@@ -221,6 +221,17 @@ impl Happening {
             Self::ServerRestartFailed { error, attempts } => data.text("error", error).number("attempts", *attempts),
             _ => data,
         }
+    }
+}
+
+/// Bytes of what others wrote that an event carries; events are kept by the hundred, and told in answers to other calls.
+const CARRIED_BYTES_MAX: usize = 16 << 10;
+
+/// With a value, or a word that it is too large to be told here.
+fn bounded(data: Object, name: &str, omitted: &str, value: Option<&Raw>) -> Object {
+    match value {
+        Some(value) if CARRIED_BYTES_MAX < value.as_bytes().len() => data.flag(omitted, true),
+        value => data.maybe(name, value),
     }
 }
 

@@ -39,6 +39,8 @@ pub struct Limits {
     pub event_result_bytes_max: usize,
     /// Requests of one server that may wait for an answer.
     pub pending_max: usize,
+    /// Bytes that all such requests may have together.
+    pub pending_bytes_max: usize,
     /// How long such a request waits.
     pub pending_for: Duration,
     /// Log rows kept per server.
@@ -74,6 +76,7 @@ impl Default for Limits {
             result_bytes_max: 10 << 20,
             event_result_bytes_max: 16 << 10,
             pending_max: 100,
+            pending_bytes_max: 32 << 20,
             pending_for: 10 * MINUTE,
             logs_max: 500,
             log_line_bytes_max: 16 << 10,

@@ -78,6 +78,8 @@ pub(crate) struct Requests {
     all: BTreeMap<Ulid, Pending>,
     /// Has no entry for a server of which nothing waits.
     by_server: HashMap<Box<str>, BTreeSet<Ulid>>,
+    /// What they say, all together.
+    bytes: usize,
 }
 
 impl Session {
@@ -87,9 +89,11 @@ impl Session {
     /// Too many of this server wait already, or the session has ended. The caller says so to the server.
     pub fn request(&mut self, new: NewRequest, now: Moment) -> Result<Ulid, TooManyPending> {
         let waiting = self.requests.by_server.get(&*new.server).map_or(0, BTreeSet::len);
-        if self.is_closed() || self.limits.pending_max <= waiting {
+        let bytes = self.requests.bytes + new.params.as_bytes().len();
+        if self.is_closed() || self.limits.pending_max <= waiting || self.limits.pending_bytes_max < bytes {
             return Err(TooManyPending);
         }
+        self.requests.bytes = bytes;
         let id = Ulid::mint(now);
         let request = Pending::new(id, new, self.limits.pending_for, now);
         let (server, params) = (request.server().clone(), request.params().clone());
@@ -243,6 +247,7 @@ impl Session {
             return None;
         }
         let request = self.requests.all.remove(&id)?;
+        self.requests.bytes -= request.params().as_bytes().len();
         if let Some(of_server) = self.requests.by_server.get_mut(&**request.server()) {
             of_server.remove(&id);
             if of_server.is_empty() {

@@ -143,7 +143,17 @@ impl Session {
     /// Fails every working task of a server that is gone; says how many there were.
     pub fn fail_tasks_of(&mut self, server: &str, error: &str, reason: Option<&'static str>, now: Moment) -> usize {
         let ids: Vec<Ulid> = self.working_of(server).map(Task::id).collect();
-        ids.iter().filter(|id| self.task_failed(**id, error, reason, now)).count()
+        let error: Box<str> = shortened(error, self.limits.log_line_bytes_max).into();
+        for id in &ids {
+            let Some((server, tool, remote)) = self.end_task(*id, TaskStatus::Failed, None, Some(error.clone()), now)
+            else {
+                continue;
+            };
+            // Nobody waits for the call any more, and a server that is merely out of reach may never end it.
+            self.effects.push(Effect::Cancel(remote, Cancel::Gone));
+            self.tell(&server, &Happening::TaskFailed { task: *id, tool, error: error.clone(), reason }, now);
+        }
+        ids.len()
     }
 
     /// A task, while it is remembered.

@@ -3,6 +3,7 @@
 //! Values are never rebuilt: what goes on to a server is taken out as the bytes that came. Names that a tool does not
 //! read are ignored, as is `null`, which many models write for "not given".
 
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -10,6 +11,9 @@ use lb_wire::compose::Object;
 use lb_wire::{Cursor, Kind, Raw, Span};
 
 use crate::failure::{self, Failure};
+
+/// Members that are looked at.
+const MEMBERS_MAX: usize = 1000;
 
 /// The members of `arguments`.
 #[derive(Debug)]
@@ -30,15 +34,19 @@ impl Args {
         }
         let bytes = text.as_bytes();
         let mut members: Vec<(String, Span)> = Vec::new();
+        let mut known = HashSet::new();
         let mut twice = None;
         let walk = Cursor::new(bytes).members(0, |cursor, key, _| {
             let (value, _) = cursor.skip(1)?;
             let quoted = Span::new(key.start() - 1, key.end() + 1);
             let name: String = serde_json::from_slice(quoted.of(bytes)).unwrap_or_default();
-            if members.iter().any(|(known, _)| *known == name) {
-                twice = Some(name.clone());
+            if !known.insert(name.clone()) {
+                twice.get_or_insert_with(|| name.clone());
             }
-            members.push((name, value));
+            // No tool here has nearly as many; the rest is none of ours.
+            if members.len() < MEMBERS_MAX {
+                members.push((name, value));
+            }
             Ok(())
         });
         // Two readers could take a different one of them.

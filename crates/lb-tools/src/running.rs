@@ -246,7 +246,11 @@ impl Running {
     fn ended(mut self, end: End) -> End {
         self.work.settle(&end.outcome);
         let reply = match end.outcome {
-            Outcome::Result(result) => Reply::passed(result, end.era, end.feed_mark),
+            Outcome::Result(result) => {
+                // A modern client that is gone has cancelled; a legacy one may come back for it.
+                let rescue = (!self.request.seen.is_modern()).then(|| self.work.rescue(&result, self.ttl));
+                Reply::passed(result, end.era, end.feed_mark).with_receipt(rescue)
+            }
             Outcome::Error(error) => Reply::failed(Failure::refused(&error)),
             Outcome::Cancelled => {
                 Reply::failed(Failure::new(failure::EXECUTION_FAILED, "the call was cancelled on its way"))

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use lb_exchange::{Ask, AskKind, Feed, FeedItem, Note, Output, Remote};
 use lb_session::backend::{Losses, Told};
-use lb_session::{Cause, Happening, Level, LogRow, LogSource, NewRequest, PendingKind, Session};
+use lb_session::{Cause, Happening, Level, LogRow, LogSource, NewRequest, PendingKind, Session, is_unsafe_for_models};
 use lb_wire::{Raw, Text};
 
 use super::Live;
@@ -36,8 +36,17 @@ impl Backend {
 
     /// Takes in what the feed has, in order, and gives what it says about the connection.
     pub(super) fn take_in(&self, feed: &Feed, generation: u64) -> Vec<News> {
+        self.take_in_to(feed, generation, u64::MAX)
+    }
+
+    /// The same, unless what came up to this mark is taken in already.
+    pub(super) fn take_in_to(&self, feed: &Feed, generation: u64, mark: u64) -> Vec<News> {
+        // Whoever has this is done with what was drained before.
         let mut asked = self.taking.lock();
         let mut news = Vec::new();
+        if mark != u64::MAX && feed.is_taken(mark) {
+            return news;
+        }
         for item in feed.drain() {
             match item {
                 FeedItem::Changed(_, note) | FeedItem::Updated(_, note) | FeedItem::Note(note) => self.noted(&note),
@@ -116,6 +125,12 @@ impl Backend {
                 return None;
             }
         };
+        let params = ask.params.as_ref().map_or_else(Raw::empty_object, Raw::detached);
+        if !self.ourselves.asks || (kind == PendingKind::Elicitation && is_unsafe_for_models(&params)) {
+            tracing::warn!(server = &*self.name, "question of a server refused");
+            refuse();
+            return None;
+        }
         let lives = self.lives();
         let Some(live) = lives.iter().min_by_key(|live| live.unused_for()) else {
             refuse();
@@ -126,7 +141,7 @@ impl Backend {
         let new = NewRequest {
             server: self.name.clone(),
             kind,
-            params: ask.params.as_ref().map_or_else(Raw::empty_object, Raw::detached),
+            params,
             remote: remote.clone(),
             key: ask.key.clone(),
             related_task: None,

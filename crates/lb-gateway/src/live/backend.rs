@@ -258,12 +258,15 @@ impl Backend {
     /// A session is done with it; the last one ends it, and waits for that.
     pub(super) async fn leave(self: &Arc<Self>, number: u64) {
         let last = {
+            let mut shared = self.entry.backends.lock();
             let mut members = self.members.lock();
             members.remove(&number);
+            if members.is_empty() {
+                shared.retain(|_, known| !Arc::ptr_eq(known, self));
+            }
             members.is_empty()
         };
         if last {
-            self.entry.backends.lock().retain(|_, shared| !Arc::ptr_eq(shared, self));
             self.stop("Session ended").await;
         }
     }
@@ -274,6 +277,11 @@ impl Backend {
             self.members.lock().remove(&except);
         }
         self.stop(reason).await;
+    }
+
+    /// Whether it is gone for good.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.state.lock().stopped.is_some()
     }
 
     /// Nothing of it is told until it works.

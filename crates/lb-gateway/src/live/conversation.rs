@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lb_backend::Connection;
-use lb_exchange::{Answer, AskKey, Call, Cancel, Command, End, ErrorBody, Exchange, Mount, Note, Outcome, Step, Yield};
+use lb_exchange::{
+    Answer, AskKey, Call, Cancel, Command, End, ErrorBody, Exchange, Mount, Note, Outcome, Step, Tasks, Yield,
+};
 use lb_session::Cause;
 use lb_wire::revision::{Era, code};
 use lb_wire::{Id, Message, Raw, Text, compose, splice};
@@ -82,13 +84,10 @@ impl Conversation {
         // The server made a task of it; its result is what we are here for.
         let params = compose::object(&[("taskId", &task)]);
         let inner = self.open(&connection, "tasks/result", &params)?;
+        let mut unwanted = Unwanted { task: Some((connection.clone(), params)), tasks: self.backend.tasks.clone() };
         let result = self.drive(&connection, inner).await;
-        if let Err(_) | Ok(End { outcome: Outcome::Cancelled, .. }) = &result {
-            let backend = self.backend.clone();
-            self.backend.tasks.spawn(async move {
-                drop(super::backend::tell(&connection, "tasks/cancel", &params).await);
-                drop(backend);
-            });
+        if !matches!(result, Err(_) | Ok(End { outcome: Outcome::Cancelled, .. })) {
+            unwanted.task = None;
         }
         result
     }
@@ -217,10 +216,8 @@ impl Conversation {
         };
         let Some(generation) = generation else { return };
         let feed = connection.feed();
-        if !feed.is_taken(end.feed_mark) {
-            let news = self.backend.take_in(feed, generation);
-            self.backend.put_back(feed, news);
-        }
+        let news = self.backend.take_in_to(feed, generation, end.feed_mark);
+        self.backend.put_back(feed, news);
         match &end.outcome {
             Outcome::Error(error) if end.era.is_none() && is_out_of_reach(error) => {
                 let why = error.raw.member("message").and_then(|why| why.to_text().map(|why| why.into_owned()));
@@ -260,6 +257,24 @@ impl Conversation {
             }
         }
         Ok(answers)
+    }
+}
+
+/// Cancels a server's own task when nobody waits for its result any more.
+struct Unwanted {
+    task: Option<(Arc<Connection>, Raw)>,
+    tasks: Tasks,
+}
+
+impl Drop for Unwanted {
+    fn drop(&mut self) {
+        if let Some((connection, params)) = self.task.take() {
+            self.tasks.spawn(async move {
+                if let Err(error) = super::backend::tell(&connection, "tasks/cancel", &params).await {
+                    tracing::debug!(?error, "task of a server could not be cancelled");
+                }
+            });
+        }
     }
 }
 

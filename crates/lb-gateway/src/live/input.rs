@@ -7,7 +7,7 @@ use lb_wire::compose::Object;
 use lb_wire::revision::{Era, Revision};
 use lb_wire::{Raw, Text, compose, splice};
 
-use super::lists::elements;
+use super::lists::objects;
 
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -28,7 +28,8 @@ pub struct Ourselves {
     modern: Arc<Caller>,
     /// The era in which servers that speak both are spoken to.
     pub era: Era,
-    asks: bool,
+    /// Whether servers may ask for anything.
+    pub asks: bool,
 }
 
 impl Ourselves {
@@ -99,7 +100,13 @@ impl Need {
                 if kind.as_ref().and_then(Raw::plain_str) != Some("input_required") {
                     return None;
                 }
-                let asks = lb_backend::input_requests(result);
+                let mut asks: Vec<Ask> = Vec::new();
+                for ask in lb_backend::input_requests(result) {
+                    // Two of one name could never both be answered.
+                    if !asks.iter().any(|known| known.key == ask.key) {
+                        asks.push(ask);
+                    }
+                }
                 Some(Self { asks, state: result.member("requestState"), responses: true })
             }
             Outcome::Error(error) if error.code == URL_ELICITATION_REQUIRED => {
@@ -111,7 +118,7 @@ impl Need {
                     params: Some(params),
                     resume: Resume::Live,
                 };
-                let asks: Vec<_> = elements(&listed).into_iter().take(ASKS_MAX).enumerate().map(ask).collect();
+                let asks: Vec<_> = objects(&listed).into_iter().take(ASKS_MAX).enumerate().map(ask).collect();
                 (!asks.is_empty()).then_some(Self { asks, state: None, responses: false })
             }
             Outcome::Error(_) | Outcome::Cancelled => None,

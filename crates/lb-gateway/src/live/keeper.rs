@@ -16,18 +16,20 @@ use lb_wire::{Id, Message, Raw, Text, compose};
 use tokio::time::Instant;
 
 use super::apply::News;
-use super::backend::{Backend, Unavailable, tell, uri_params};
+use super::backend::{Backend, Order, Unavailable, tell, uri_params};
 use super::facts::{Facts, is_out_of_reach};
 use super::lists::{self, Known, Listing};
 use crate::clock::sleep_until;
 
-/// How long a server may take to say what it lists after it was connected.
-const LISTS_MAX: Duration = Duration::from_secs(30);
+/// How long a server may take to say what it lists, and to hear what it was told before, after it was connected.
+const PREPARE_MAX: Duration = Duration::from_secs(30);
 /// How long a server may take to answer a health check or a probe.
 const PING_MAX: Duration = Duration::from_secs(10);
 /// Attempts over HTTP of many sessions are spread over this time.
 const SPREAD: Duration = Duration::from_millis(500);
-/// Shortest and longest wait before a listen is made again.
+/// How long the end of a process may come after that of its output.
+const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
+/// Wait before a listen is made again.
 const RELISTEN: Duration = Duration::from_secs(5);
 
 /// What calls and tasks are told when the connection is lost.
@@ -169,8 +171,12 @@ fn jitter() -> f64 {
 }
 
 fn said(error: &Raw) -> String {
-    error.member("message").and_then(|text| text.to_text().map(|text| text.into_owned())).unwrap_or_default()
+    let text = error.member("message").and_then(|text| text.to_text().map(|text| text.into_owned()));
+    text.unwrap_or_default().chars().take(SAID_CHARS_MAX).collect()
 }
+
+/// What is kept of what a server says went wrong.
+const SAID_CHARS_MAX: usize = 500;
 
 /// One attempt to connect, to its end.
 async fn attempt(backend: &Arc<Backend>, generation: u64, forced: bool) {
@@ -178,7 +184,10 @@ async fn attempt(backend: &Arc<Backend>, generation: u64, forced: bool) {
     feed.listen();
     backend.changed();
     let connecting = async {
-        let Ok(_permit) = backend.entry.attempts.acquire().await else { return Err(ConnectError::Stopping) };
+        let permit = match backend.entry.is_http() {
+            true => Some(backend.entry.attempts.acquire().await.map_err(|_| ConnectError::Stopping)?),
+            false => None,
+        };
         let wish = Wish {
             caller: backend.ourselves.speaking(backend.ourselves.era),
             hello: Some(backend.ourselves.hello()),
@@ -187,6 +196,7 @@ async fn attempt(backend: &Arc<Backend>, generation: u64, forced: bool) {
             client_says_initialized: false,
         };
         let connection = backend.entry.server.connect(&wish).await?;
+        drop(permit);
         let known = prepare(backend, &connection).await;
         Ok((connection, known))
     };
@@ -212,7 +222,23 @@ async fn stopped(backend: &Backend) {
 }
 
 /// Tells a new connection what the one before was told, and reads its lists.
-async fn prepare(backend: &Arc<Backend>, connection: &Arc<Connection>) -> Known {
+async fn prepare(backend: &Arc<Backend>, connection: &Arc<Connection>) -> Prepared {
+    let mut prepared = Prepared { known: Known::default(), whole: false };
+    if tokio::time::timeout(PREPARE_MAX, prepare_all(backend, connection, &mut prepared)).await.is_err() {
+        tracing::warn!(server = &*backend.name, "server is slow to say what it lists");
+    }
+    prepared
+}
+
+/// What a server listed.
+struct Prepared {
+    known: Known,
+    /// Whether every list could be read.
+    whole: bool,
+}
+
+async fn prepare_all(backend: &Arc<Backend>, connection: &Arc<Connection>, prepared: &mut Prepared) {
+    read_lists(backend, connection, prepared).await;
     let (subscriptions, log_level) = {
         let told = backend.told.lock();
         (told.subscriptions.clone(), told.log_level.clone())
@@ -226,22 +252,37 @@ async fn prepare(backend: &Arc<Backend>, connection: &Arc<Connection>) -> Known 
             drop(tell(connection, "resources/subscribe", &uri_params(uri)).await);
         }
     }
-    let read = Listing::ALL.map(|which| lists::read(connection, &backend.ourselves, which));
-    let mut known = Known::default();
-    if let Ok(all) = tokio::time::timeout(LISTS_MAX, futures_util::future::join_all(read)).await {
-        for (which, rows) in Listing::ALL.into_iter().zip(all) {
-            known.set(which, rows.unwrap_or_default());
-        }
-    }
-    known
 }
 
-async fn succeeded(backend: &Arc<Backend>, generation: u64, forced: bool, connection: Arc<Connection>, known: Known) {
+async fn read_lists(backend: &Arc<Backend>, connection: &Arc<Connection>, prepared: &mut Prepared) {
+    let read = Listing::ALL.map(|which| lists::read(connection, &backend.ourselves, which));
+    let read = futures_util::future::join_all(read).await;
+    prepared.whole = true;
+    for (which, rows) in Listing::ALL.into_iter().zip(read) {
+        match rows {
+            Ok(rows) => prepared.known.set(which, rows),
+            Err(error) => {
+                prepared.whole = false;
+                tracing::warn!(server = &*backend.name, "{}: {}", which.method(), said(&error.raw));
+            }
+        }
+    }
+}
+
+async fn succeeded(
+    backend: &Arc<Backend>,
+    generation: u64,
+    forced: bool,
+    connection: Arc<Connection>,
+    Prepared { known, whole }: Prepared,
+) {
     let now = backend.now();
     let facts = Facts::of(&connection, known.count(Listing::Tools));
     let listed = listed(&facts, &known);
     let prints = known.prints();
-    *backend.entry.known.lock() = Some(Arc::new(known));
+    if whole {
+        *backend.entry.known.lock() = Some(Arc::new(known));
+    }
     let accepted = {
         let mut state = backend.state.lock();
         let accepted = state.machine.connected(generation, &listed, forced, now);
@@ -366,12 +407,25 @@ async fn renew(backend: &Arc<Backend>, generation: u64, connection: &Arc<Connect
     let now = backend.now();
     let told = backend.state.lock().machine.lost(generation, "the server restarted", None, now, jitter());
     backend.tell_all(told.unwrap_or_default(), LOST, Cause::ServerDisconnected);
+    let wait = {
+        let state = backend.state.lock();
+        // One restart is none to wait for; a server that forgets us again and again is.
+        state.machine.retry_at().filter(|_| state.machine.attempt().is_some_and(|attempt| 1 < attempt))
+    };
+    if let Some(until) = wait {
+        tokio::select! {
+            () = tokio::time::sleep_until(backend.clock.at(until)) => {}
+            () = stopped(backend) => return,
+        }
+    }
     let generation = {
         let mut state = backend.state.lock();
         state.connection = None;
         state.machine.start()
     };
     let known = prepare(backend, connection).await;
+    // What it forgot meanwhile is known by now.
+    drop(backend.take_in(connection.feed(), generation));
     succeeded(backend, generation, false, connection.clone(), known).await;
 }
 
@@ -417,12 +471,27 @@ impl<'a> Tending<'a> {
                 }
             }
             if self.connection.is_lost() {
-                return self.lost("the connection is lost");
+                let why = self.last_words().await;
+                return self.lost(why.as_deref().unwrap_or("the connection is lost"));
             }
             let came = self.next().await;
             if !self.act(came).await {
                 return;
             }
+        }
+    }
+
+    /// What is said of a process that is gone: how it ended is known a moment after its output is.
+    async fn last_words(&mut self) -> Option<Text> {
+        self.connection.pid()?;
+        let until = Instant::now() + LAST_WORDS_MAX;
+        loop {
+            for news in self.backend.take_in(&self.feed, self.generation) {
+                if let News::Down(why) = news {
+                    return Some(why);
+                }
+            }
+            tokio::time::timeout_at(until, self.feed.ready()).await.ok()?;
         }
     }
 
@@ -483,7 +552,9 @@ impl<'a> Tending<'a> {
             if state.stopped.is_some() || state.order.reconnect {
                 return false;
             }
-            std::mem::take(&mut state.order)
+            // A wish to be connected is granted, unless the connection is already lost.
+            let connect = state.order.connect && self.connection.is_lost();
+            std::mem::replace(&mut state.order, Order { connect, ..Order::default() })
         };
         if order.relisten {
             self.open_listen();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use lb_backend::Connection;
 use lb_exchange::{Call, ErrorBody, Exchange, Mount, Outcome, Step};
 use lb_wire::revision::code;
-use lb_wire::{Cursor, Id, Message, Raw, Span, compose};
+use lb_wire::{Cursor, Id, Kind, Message, Raw, Span, compose};
 
 use super::input::Ourselves;
 
@@ -103,6 +103,11 @@ impl Known {
 /// Pages that are read of one list; a server with more has a cursor that never ends.
 const PAGES_MAX: usize = 1000;
 
+/// Rows that are taken of one list.
+const ROWS_MAX: usize = 10_000;
+/// Bytes that are taken of one list.
+const BYTES_MAX: usize = 16 << 20;
+
 /// Reads one list to its end. A server that has none gives an empty one.
 ///
 /// # Errors
@@ -120,7 +125,12 @@ pub async fn read(connection: &Arc<Connection>, ourselves: &Ourselves, which: Li
             Err(error) if error.code == code::METHOD_NOT_FOUND => break,
             page => page?,
         };
-        rows.extend(page.member(which.member()).map(|list| elements(&list)).unwrap_or_default());
+        rows.extend(page.member(which.member()).map(|list| objects(&list)).unwrap_or_default());
+        let bytes: usize = rows.iter().map(|row| row.as_bytes().len()).sum();
+        if ROWS_MAX < rows.len() || BYTES_MAX < bytes {
+            let message = format!("its {} has more than {ROWS_MAX} rows or {} MiB", which.method(), BYTES_MAX >> 20);
+            return Err(ErrorBody::new(code::INTERNAL_ERROR, &message, None));
+        }
         let next = page.member("nextCursor").filter(|next| next.as_bytes() != b"null");
         if next.is_none() || next == cursor {
             break;
@@ -182,11 +192,16 @@ fn gone_data() -> Raw {
     Raw::from_static(r#"{"reason":"backend_closed"}"#)
 }
 
-/// The elements of an array, in memory that outlives the message.
-pub fn elements(array: &Raw) -> Vec<Raw> {
+/// The objects of an array, in memory that outlives the message; no more than are of use.
+pub fn objects(array: &Raw) -> Vec<Raw> {
     let array = array.detached();
     let mut spans: Vec<Span> = Vec::new();
-    if Cursor::new(array.as_bytes()).elements(0, |span, _| spans.push(span)).is_err() {
+    let walk = Cursor::new(array.as_bytes()).elements(0, |span, kind| {
+        if kind == Kind::Object && spans.len() <= ROWS_MAX {
+            spans.push(span);
+        }
+    });
+    if walk.is_err() {
         return Vec::new();
     }
     let text = array.bytes();

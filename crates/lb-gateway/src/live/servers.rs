@@ -6,6 +6,7 @@ use std::time::Duration;
 use lb_exchange::{BoxFuture, Isolation, Principal, ServerSpec, Target};
 use lb_session::Happening;
 use lb_wire::Text;
+use tokio::sync::oneshot;
 
 use super::backend::{Backend, REDEFINED, REMOVED, ReconnectError, ServerView, Unavailable};
 use super::facts::Facts;
@@ -54,6 +55,9 @@ pub enum AddError {
     Failed(Unavailable),
 }
 
+/// Where the outcome goes of what somebody asked for; closed when they no longer wait.
+type Asked<T> = oneshot::Sender<T>;
+
 /// How long a server that is added may take to answer.
 const ADD_MAX: Duration = Duration::from_secs(35);
 /// How long a server that is connected again may take to answer.
@@ -101,23 +105,36 @@ impl Live {
         let mut backends = self.backends.lock();
         if let Some(known) = backends.get(entry.name().as_str())
             && Arc::ptr_eq(known.entry(), entry)
+            && !known.is_stopped()
         {
             return known.clone();
         }
         let make = || Backend::new(gateway, entry, self.ourselves(gateway));
         let backend = match entry.spec().isolation {
-            Isolation::Session => make(),
+            Isolation::Session => {
+                let backend = make();
+                backend.join(self.number, self.itself());
+                backend
+            }
             Isolation::Shared => {
-                entry.backends.lock().entry(self.caller.principal.clone()).or_insert_with(make).clone()
+                let mut shared = entry.backends.lock();
+                let known = shared.get(&self.caller.principal).filter(|known| !known.is_stopped()).cloned();
+                let backend = known.unwrap_or_else(make);
+                // Under the lock under which the last one leaves.
+                backend.join(self.number, self.itself());
+                shared.insert(self.caller.principal.clone(), backend.clone());
+                backend
             }
         };
-        backend.join(self.number, self.itself());
-        backends.insert(entry.name().as_str().into(), backend.clone());
-        // Removed since it was looked up: whoever removed it has not seen this one.
-        if !gateway.registry().holds(entry) {
+        let displaced = backends.insert(entry.name().as_str().into(), backend.clone());
+        if let Some(displaced) = displaced {
+            gateway.tasks().spawn(async move { displaced.dismiss(REDEFINED, None).await });
+        }
+        // Removed, or over, since it was looked up: whoever saw to that has not seen this one.
+        if !gateway.registry().holds(entry) || self.is_ended() {
             backends.remove(entry.name().as_str());
-            let gone = backend.clone();
-            gateway.tasks().spawn(async move { gone.dismiss(REMOVED, None).await });
+            let (gone, number) = (backend.clone(), self.number);
+            gateway.tasks().spawn(async move { gone.leave(number).await });
         }
         backend
     }
@@ -141,23 +158,57 @@ impl Live {
     pub fn add_server(self: &Arc<Self>, spec: ServerSpec) -> BoxFuture<'static, Result<Added, AddError>> {
         let live = self.clone();
         let spec = ServerSpec { guarded: true, ..spec };
-        Box::pin(async move {
-            let Some(gateway) = live.gateway.upgrade() else {
-                return Err(AddError::Invalid("the gateway is shutting down".to_owned()));
-            };
-            live.check(&gateway, &spec).await?;
-            let who = &live.caller.principal;
-            let before = gateway.registry().find_folded(&spec.name);
-            if let Some(before) = &before {
-                if !before.is_visible_to(who) || before.name() != &spec.name {
-                    return Err(AddError::Invalid(format!("the name '{}' is taken", spec.name)));
-                }
-                if (ServerSpec { guarded: true, ..(**before.spec()).clone() }) == spec {
-                    return live.connect_again(&gateway, before).await;
-                }
+        self.to_the_end(
+            |asked| async move { live.add(spec, asked).await },
+            || AddError::Invalid("the gateway is shutting down".to_owned()),
+        )
+    }
+
+    /// Runs work that must not be left half done, even if whoever asked for it goes away; it can see whether they have.
+    fn to_the_end<T, E, F>(
+        &self,
+        work: impl FnOnce(Asked<Result<T, E>>) -> F,
+        stopping: impl FnOnce() -> E + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, E>>
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (asked, answer) = oneshot::channel();
+        let gateway = self.gateway.upgrade();
+        if let Some(gateway) = &gateway {
+            gateway.tasks().spawn(work(asked));
+        }
+        Box::pin(async move { answer.await.unwrap_or_else(|_| Err(stopping())) })
+    }
+
+    async fn add(self: Arc<Self>, spec: ServerSpec, mut asked: Asked<Result<Added, AddError>>) {
+        let added = self.add_checked(spec, &mut asked).await;
+        // Nobody may want to know any more.
+        drop(asked.send(added));
+    }
+
+    async fn add_checked(
+        self: &Arc<Self>,
+        spec: ServerSpec,
+        asked: &mut Asked<Result<Added, AddError>>,
+    ) -> Result<Added, AddError> {
+        let Some(gateway) = self.gateway.upgrade() else {
+            return Err(AddError::Invalid("the gateway is shutting down".to_owned()));
+        };
+        self.check(&gateway, &spec).await?;
+        let who = &self.caller.principal;
+        let before = gateway.registry().find_folded(&spec.name);
+        if let Some(before) = &before {
+            if !before.is_visible_to(who) || before.name() != &spec.name {
+                return Err(AddError::Invalid(format!("the name '{}' is taken", spec.name)));
             }
-            live.add_anew(&gateway, spec, before).await
-        })
+            if (ServerSpec { guarded: true, ..(**before.spec()).clone() }) == spec {
+                return self.connect_again(&gateway, before).await;
+            }
+        }
+        self.add_anew(&gateway, spec, before, asked).await
     }
 
     /// The same definition once more: nothing changes but that this session is connected.
@@ -172,6 +223,7 @@ impl Live {
         gateway: &Arc<Shared>,
         spec: ServerSpec,
         before: Option<Arc<Entry>>,
+        asked: &mut Asked<Result<Added, AddError>>,
     ) -> Result<Added, AddError> {
         let scope = match &before {
             Some(before) => before.scope.clone(),
@@ -184,31 +236,44 @@ impl Live {
         let trial = Backend::new(gateway, &entry, self.ourselves(gateway));
         trial.join(self.number, self.itself());
         trial.try_out();
-        let facts = match trial.ready(ADD_MAX).await {
-            Ok(facts) => facts,
-            Err(unavailable) => {
-                trial.leave(self.number).await;
-                return Err(AddError::Failed(unavailable));
-            }
+        let tried = tokio::select! {
+            tried = trial.ready(ADD_MAX) => tried.map_err(AddError::Failed),
+            () = asked.closed() => Err(AddError::Invalid("nobody waits for it any more".to_owned())),
         };
-        let replaced = gateway.registry().put(entry.clone());
-        let replaced = match replaced {
-            Ok(replaced) => replaced,
-            Err(most) => {
+        let put = match tried {
+            Ok(_) if self.is_ended() => Err(AddError::Invalid("Session not found".to_owned())),
+            Ok(facts) => match gateway.registry().put(entry.clone()) {
+                Ok(replaced) => Ok((facts, replaced)),
+                Err(most) => Err(AddError::Invalid(format!("{most} servers are defined already; remove one first"))),
+            },
+            Err(error) => Err(error),
+        };
+        let (facts, replaced) = match put {
+            Ok(put) => put,
+            Err(error) => {
                 trial.leave(self.number).await;
-                return Err(AddError::Invalid(format!("{most} servers are defined already; remove one first")));
+                if before.is_none() {
+                    self.cell.with(|session| session.forget_server(entry.name().as_str()));
+                }
+                return Err(error);
             }
         };
         if entry.spec().isolation == Isolation::Shared {
             entry.backends.lock().insert(self.caller.principal.clone(), trial.clone());
         }
         let old = self.backends.lock().insert(entry.name().as_str().into(), trial.clone());
-        if let Some(old) = old {
-            old.dismiss(REDEFINED, Some(self.number)).await;
-        }
-        if let Some(replaced) = &replaced {
-            gateway.dismiss(replaced, REDEFINED, Some(self.number)).await;
-        }
+        // All at once: whoever uses the server meanwhile has a backend of the new definition.
+        let own = async {
+            if let Some(old) = old {
+                old.dismiss(REDEFINED, Some(self.number)).await;
+            }
+        };
+        let others = async {
+            if let Some(replaced) = &replaced {
+                gateway.dismiss(replaced, REDEFINED, Some(self.number)).await;
+            }
+        };
+        tokio::join!(own, others);
         self.announce(gateway, &entry, replaced.is_some());
         Ok(Added { view: trial.view(), facts, is_new: replaced.is_none() })
     }
@@ -238,22 +303,29 @@ impl Live {
     /// Removes a server from every session.
     pub fn remove_server(self: &Arc<Self>, name: &str) -> BoxFuture<'static, Result<(), NoServer>> {
         let (live, name) = (self.clone(), name.to_owned());
-        Box::pin(async move {
-            let gateway = live.gateway.upgrade();
-            let entry = gateway.as_ref().and_then(|gateway| gateway.registry().find(&name, &live.caller.principal));
-            let (Some(gateway), Some(entry)) = (gateway, entry) else {
-                return Err(NoServer { servers: live.names(live.gateway.upgrade().as_deref()), name });
-            };
-            if !gateway.registry().remove(&entry) {
-                return Err(NoServer { servers: live.names(Some(&gateway)), name });
-            }
-            tracing::info!(server = %entry.name(), "server_config_removed");
-            gateway.dismiss(&entry, REMOVED, None).await;
-            let event = Happening::ServerRemoved { by: Some(Text::from(live.hash.as_str())) };
-            gateway.broadcast(&entry, &event, None);
-            gateway.forget_server(&entry);
-            Ok(())
-        })
+        let gone = NoServer { name: name.clone(), servers: Vec::new() };
+        let work = |asked: Asked<Result<(), NoServer>>| async move {
+            // Nobody may want to know any more.
+            drop(asked.send(live.remove(name).await));
+        };
+        self.to_the_end(work, || gone)
+    }
+
+    async fn remove(&self, name: String) -> Result<(), NoServer> {
+        let gateway = self.gateway.upgrade();
+        let entry = gateway.as_ref().and_then(|gateway| gateway.registry().find(&name, &self.caller.principal));
+        let (Some(gateway), Some(entry)) = (gateway, entry) else {
+            return Err(NoServer { servers: self.names(self.gateway.upgrade().as_deref()), name });
+        };
+        if !gateway.registry().remove(&entry) {
+            return Err(NoServer { servers: self.names(Some(&gateway)), name });
+        }
+        tracing::info!(server = %entry.name(), "server_config_removed");
+        gateway.dismiss(&entry, REMOVED, None).await;
+        let event = Happening::ServerRemoved { by: Some(Text::from(self.hash.as_str())) };
+        gateway.broadcast(&entry, &event, None);
+        gateway.forget_server(&entry);
+        Ok(())
     }
 
     /// Closes the connection to a server, whatever its state, and makes it anew.

@@ -190,6 +190,7 @@ impl Life {
         assert_eq!(self.session.fail_tasks_of(server, "gone", None, self.now), ids.len());
         for id in ids {
             self.model.end_task(id, "failed", self.now.up);
+            self.model.sent.push(format!("task {id} Gone"));
         }
     }
 

@@ -1,15 +1,15 @@
 //! The call itself: what goes on whether its caller waits or not.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use lb_exchange::{Answer, Ask, AskKey, AskKind, Cancel, Exchange, Outcome, Step};
+use lb_exchange::{Answer, Ask, AskKey, AskKind, Cancel, Exchange, Outcome, Receipt, Remote, Step};
 use lb_gateway::{AskMode, Live, Tracked};
-use lb_session::{NewRequest, PendingKind, Ulid};
+use lb_session::{NewRequest, NewTask, PendingKind, Ulid, is_unsafe_for_models};
 use lb_wire::{Raw, Text};
 
 use super::CANCEL_WITHIN;
 use crate::asked::AskedBy;
-use crate::elicit;
 
 /// A running call of a server's tool.
 pub(crate) struct Work {
@@ -83,7 +83,7 @@ impl Work {
         };
         let params = ask.params.clone().unwrap_or_else(Raw::empty_object);
         let policy = self.live.policy();
-        if policy.ask == AskMode::Never || (kind == PendingKind::Elicitation && elicit::is_unsafe(&params)) {
+        if policy.ask == AskMode::Never || (kind == PendingKind::Elicitation && is_unsafe_for_models(&params)) {
             tracing::warn!(server = &*self.server, tool = &*self.tool, "question of a server refused");
             self.refuse(&ask);
             return false;
@@ -98,6 +98,24 @@ impl Work {
             Err(error) => drop(self.exchange.remote().answer(ask.key, Answer::error(-32000, &error.to_string()))),
         }
         kept.is_ok()
+    }
+
+    /// Keeps a result that does not reach its caller, as that of a task that has ended.
+    pub(super) fn rescue(&self, result: &Raw, ttl: Option<Duration>) -> Receipt {
+        let (live, result) = (self.live.clone(), result.clone());
+        let (server, tool, args) = (self.server.clone(), self.tool.clone(), self.args.clone());
+        Receipt::new(move |safe| {
+            if safe {
+                return;
+            }
+            let now = live.now();
+            live.cell().with(|session| {
+                let new = NewTask { server, tool, args, ttl, remote: Remote::deaf() };
+                if let Ok(task) = session.promote(new, now) {
+                    session.task_completed(task, result, now);
+                }
+            });
+        })
     }
 
     /// The server no longer wants an answer.

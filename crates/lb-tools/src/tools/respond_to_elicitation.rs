@@ -6,8 +6,8 @@ use lb_wire::compose::Object;
 
 use crate::args::{Checked, refuse};
 use crate::catalog::{Hints, Run, Tool};
-use crate::elicit;
 use crate::failure::{self, Failure};
+use crate::form;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::respond;
@@ -37,11 +37,13 @@ async fn run(request: Request) -> Checked<Reply> {
     if action == "accept" && !asked.by_link {
         let content = request.args.object("content")?.ok_or_else(|| refuse("content", "is required to accept"))?;
         if let Some(schema) = asked.params.member("requestedSchema") {
-            elicit::check(&schema, &content).map_err(|problems| {
-                let message = format!("content does not fit what is asked for, which still waits: {problems}");
-                Failure::new(failure::INVALID_ARGUMENT, message)
-                    .with(Object::new().text("argument", "content").finish())
-            })?;
+            let (schema, values) = (schema.read().unwrap_or_default(), content.read().unwrap_or_default());
+            let problems = form::problems(&schema, &values);
+            if !problems.is_empty() {
+                let message = format!("content does not fit, and the question still waits: {}", problems.join("; "));
+                return Err(Failure::new(failure::INVALID_ARGUMENT, message)
+                    .with(Object::new().text("argument", "content").finish()));
+            }
         }
         answer = answer.raw("content", &content);
     }

@@ -1,39 +1,11 @@
-//! What a server may ask the user through a model, and what fits as an answer.
+//! Questions that a model must not be given.
 
-use jsonschema::PatternOptions;
 use lb_wire::Raw;
 use serde_json::Value;
 
-/// Memory that one compiled pattern of a server's schema may take.
-const PATTERN_BYTES_MAX: usize = 1 << 20;
-/// Problems that are told at once.
-const PROBLEMS_MAX: usize = 5;
-
-/// Checks the values of a form. A schema that cannot be used says nothing, and the server will check for itself.
-///
-/// # Errors
-/// What does not fit, in words.
-pub(crate) fn check(schema: &Raw, content: &Raw) -> Result<(), String> {
-    let Ok(content) = content.read::<Value>() else { return Err("it is no JSON object".into()) };
-    let Ok(schema) = schema.read::<Value>() else { return Ok(()) };
-    let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES_MAX);
-    let options = jsonschema::options().with_pattern_options(patterns).should_validate_formats(true);
-    let Ok(validator) = options.build(&schema) else { return Ok(()) };
-    let problems: Vec<String> = validator.iter_errors(&content).take(PROBLEMS_MAX).map(|error| told(&error)).collect();
-    if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
-}
-
-fn told(error: &jsonschema::ValidationError<'_>) -> String {
-    let path = error.instance_path().to_string();
-    match path.strip_prefix('/') {
-        Some(field) => format!("'{field}': {error}"),
-        None => error.to_string(),
-    }
-}
-
 /// Whether a model must not be given this question: a form that asks for something secret, or a link that is not safe
 /// to open. A model remembers what passes through it, and so does its provider.
-pub(crate) fn is_unsafe(params: &Raw) -> bool {
+pub fn is_unsafe_for_models(params: &Raw) -> bool {
     let mode = params.member("mode");
     if mode.as_ref().and_then(Raw::to_text).as_deref() == Some("url") {
         let url = params.member("url");
@@ -112,4 +84,60 @@ fn words(name: &str) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    fn raw(text: &str) -> Raw {
+        Raw::parse(text.to_owned().into()).unwrap()
+    }
+
+    #[test]
+    fn a_model_is_not_asked_for_secrets() {
+        let form = |name: &str, field: &str| {
+            raw(&format!(
+                r#"{{"message":"m","requestedSchema":{{"type":"object","properties":{{"{name}":{field}}}}}}}"#
+            ))
+        };
+        for (name, field, want) in [
+            ("password", r#"{"type":"string"}"#, true),
+            ("userPassword", r#"{"type":"string"}"#, true),
+            ("api_key", r#"{"type":"string"}"#, true),
+            ("apiKey", r#"{"type":"string"}"#, true),
+            ("github_token", r#"{"type":"string"}"#, true),
+            ("client-secret", r#"{"type":"string"}"#, true),
+            ("value", r#"{"type":"string","title":"Passphrase"}"#, true),
+            ("value", r#"{"type":"string","description":"Enter your account password"}"#, true),
+            ("value", r#"{"type":"string","format":"password"}"#, true),
+            ("pin", r#"{"type":"integer"}"#, true),
+            ("cvv", r#"{"type":"number"}"#, true),
+            ("name", r#"{"type":"string"}"#, false),
+            ("max_tokens", r#"{"type":"integer"}"#, false),
+            ("tokenizer", r#"{"type":"string"}"#, false),
+            ("reset_password", r#"{"type":"boolean"}"#, false),
+            ("secret_level", r#"{"type":"string","enum":["low","high"]}"#, false),
+            ("spin", r#"{"type":"integer"}"#, false),
+            ("keyboard", r#"{"type":"string","description":"Layout of the keys"}"#, false),
+        ] {
+            assert_eq!(is_unsafe_for_models(&form(name, field)), want, "{name} {field}");
+        }
+    }
+
+    #[test]
+    fn only_safe_links_are_shown() {
+        for (url, want) in [
+            ("https://example.org/login", false),
+            ("HTTPS://example.org/", false),
+            ("http://127.0.0.1:8080/x", false),
+            ("http://localhost/x", false),
+            ("http://example.org/", true),
+            ("http://localhost.example.org/", true),
+            ("javascript:alert(1)", true),
+            ("file:///etc/passwd", true),
+            ("https://user@example.org/", true),
+        ] {
+            let params = raw(&format!(r#"{{"mode":"url","message":"m","url":"{url}"}}"#));
+            assert_eq!(is_unsafe_for_models(&params), want, "{url}");
+        }
+        assert!(is_unsafe_for_models(&raw(r#"{"mode":"url","message":"m"}"#)));
+    }
+}
