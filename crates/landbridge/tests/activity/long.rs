@@ -17,7 +17,7 @@ use crate::world;
 
 const READERS: u64 = 8;
 /// Below the hundred notifications that wait for a reader.
-const BURST: u64 = 50;
+const BURST: u64 = 20;
 const TIME_MAX: Duration = Duration::from_secs(240);
 
 /// How many events; all ten thousand take a while on a busy machine, and are the default.
@@ -125,7 +125,7 @@ async fn emit(client: &ToolClient, ledger: &Ledger, wanted: u64) {
         ledger.take(&json!({ "result": reply.result() }));
         from += count;
         let mut accounted = ledger.accounted.subscribe();
-        let read = accounted.wait_for(|accounted| from <= *accounted + 20);
+        let read = accounted.wait_for(|accounted| from <= *accounted + 10);
         let read = tokio::time::timeout(Duration::from_secs(30), read).await;
         assert!(read.is_ok(), "{} of {from} events came or are known to be lost", *ledger.accounted.borrow());
     }
