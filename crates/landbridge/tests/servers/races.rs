@@ -22,6 +22,7 @@ async fn a_server_removed_while_it_connects_never_comes_up() {
         desk.until("slow", "connecting").await;
         desk.ok("remove_server", json!({ "name": "slow" })).await;
         let reply = running.wait().await;
+        desk.note(&reply);
         assert!(reply.is_error(), "{front:?} {reply}");
         std::fs::write(&gate, "").expect("the gate opens too late");
         until(Duration::from_secs(12), "no process is left", || marked(&mark).is_empty()).await;
