@@ -1,7 +1,8 @@
 """A stdio server that does what the arguments of its tools say, and remembers what it was told.
 
 Tools: echo, say (notifications), log, err (stderr), out (stray stdout), ask (one request, answered with the raw reply),
-asks (many requests that it does not wait for), hang, progress, received.
+asks (many requests that it does not wait for), hang, progress, received. With --pages its lists have three pages,
+with --sulky it lists nothing, with --delay S it takes its time to start.
 """
 import json
 import sys
@@ -9,6 +10,7 @@ import time
 
 delay = float(sys.argv[sys.argv.index("--delay") + 1]) if "--delay" in sys.argv else 0
 pages = "--pages" in sys.argv
+sulky = "--sulky" in sys.argv
 received, waiting, last_id = [], {}, 0
 TOOLS = ["echo", "say", "log", "err", "out", "ask", "asks", "hang", "progress", "received"]
 
@@ -91,6 +93,8 @@ def answer(id, method, params):
         if pages:
             capabilities.update({"resources": {}, "prompts": {}})
         result = {"protocolVersion": params["protocolVersion"], "capabilities": capabilities, "serverInfo": {"name": "desk", "version": "1"}}
+    elif sulky and method.endswith("/list"):
+        return send({"id": id, "error": {"code": -32603, "message": "no lists today"}})
     elif method == "tools/list":
         result = listing("tools", "tool", lambda n: {"name": n, "inputSchema": {"type": "object"}}, params)
     elif method == "resources/list":

@@ -144,3 +144,43 @@ async fn prompts_are_listed_and_their_arguments_reach_the_server() {
     let text = reply.json()["messages"][0]["content"]["text"].as_str().unwrap().to_owned();
     assert!(text.contains("first \u{1F980}") && text.contains("second"), "{reply}");
 }
+
+#[tokio::test]
+async fn a_list_names_the_servers_that_could_not_be_asked() {
+    let mut servers = fixture();
+    servers["desk"] = desk(&["--sulky"]);
+    servers["away"] = json!({ "url": "http://127.0.0.1:9/mcp" });
+    let (_gateway, client) = over_http(servers).await;
+    let reply = client.call("list_tools", json!({})).await;
+    assert!(!reply.is_error(), "{reply}");
+    assert!(reply.json().as_array().unwrap().iter().all(|row| row["server"] == "fix"), "{reply}");
+    let errors = reply.structured()["errors"].as_array().cloned().unwrap_or_default();
+    let desk = errors.iter().find(|error| error["server"] == "desk").unwrap_or_else(|| panic!("{reply}"));
+    assert!(desk["message"].as_str().unwrap().contains("no lists today"), "{desk}");
+    for (name, arguments) in [
+        ("list_resources", json!({ "server": "away" })),
+        ("list_prompts", json!({ "server": "away" })),
+        ("read_resource", json!({ "server": "away", "uri": "test://x" })),
+    ] {
+        let reply = client.call(name, arguments).await;
+        assert_eq!(reply.code(), "TOOL_ERR_SERVER_DISCONNECTED", "{name}: {reply}");
+    }
+}
+
+#[tokio::test]
+async fn progress_of_a_tool_reaches_the_caller_under_its_own_token() {
+    let (_gateway, http) = over_http(json!({ "desk": desk(&[]) })).await;
+    let stdio = over_stdio(json!({ "desk": desk(&[]) })).await;
+    for client in [http, stdio] {
+        until_connected(&client, "desk").await;
+        let arguments = json!({ "server": "desk", "tool": "progress", "args": { "count": 3, "pause": 0.01 } });
+        let meta = json!({ "progressToken": "mine" });
+        let reply = client.call_with_meta("execute_tool", arguments, meta).await;
+        assert_eq!(reply.text(), "done", "{reply}");
+        let notes = client.notes();
+        let steps: Vec<&Value> = notes.iter().filter(|note| note["method"] == "notifications/progress").collect();
+        let tokens = steps.iter().all(|note| note["params"]["progressToken"] == "mine");
+        let values: Vec<i64> = steps.iter().filter_map(|note| note["params"]["progress"].as_i64()).collect();
+        assert!(tokens && values == [0, 1, 2], "{notes:?}");
+    }
+}
