@@ -47,6 +47,8 @@ def burst(args):
 def call(name, args, key):
     if name == "echo":
         return text(json.dumps(args))
+    if name == "who":
+        return text(sys.argv[1] if 1 < len(sys.argv) else "")
     if name == "slow":
         time.sleep(args["ms"] / 1000)
         return text("slow")
@@ -97,7 +99,7 @@ def run(message):
         say({"id": message["id"], "result": result})
 
 
-TOOLS = ["echo", "slow", "hold", "cancelled", "burst", "changed", "log", "print", "elicit", "sample", "later", "crash"]
+TOOLS = ["echo", "who", "slow", "hold", "cancelled", "burst", "changed", "log", "print", "elicit", "sample", "later", "crash"]
 
 for line in sys.stdin:
     message = json.loads(line)

@@ -99,3 +99,36 @@ async fn questions_of_a_removed_server_go_and_no_others() {
     let left = client.call("get_elicitations", json!({})).await.json();
     assert_eq!((left.as_array().map(Vec::len), &left[0]["server"]), (Some(1), &json!("two")));
 }
+
+/// Whoever comes last wins, and both sessions have the same server.
+#[tokio::test]
+async fn two_sessions_that_define_the_same_name_agree_afterwards() {
+    let gateway = gateway().await;
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/activity/server.py");
+    let (first, second) = (world::http(&gateway).await, world::http(&gateway).await);
+    for round in 0..5 {
+        let name = format!("same{round}");
+        let define = |who: &str| json!({ "name": name, "command": "python3", "args": [script, who] });
+        let (one, other) =
+            (first.start("add_server", define("a")).await, second.start("add_server", define("b")).await);
+        let (one, other) = (one.wait().await, other.wait().await);
+        assert!(!one.is_error() || !other.is_error(), "one of them wins: {one} {other}");
+        let mut answers = Vec::new();
+        for client in [&first, &second] {
+            let start = Instant::now();
+            let said = loop {
+                let reply = execute(client, &name, "who", json!({})).await;
+                if !reply.is_error() {
+                    break reply.text().to_owned();
+                }
+                assert!(start.elapsed() < world::PATIENCE, "{reply}");
+            };
+            answers.push(said);
+        }
+        assert_eq!(answers[0], answers[1], "round {round}");
+        assert!(["a", "b"].contains(&answers[0].as_str()), "{answers:?}");
+        let rows = first.call("list_servers", json!({})).await.json();
+        let rows = rows.as_array().expect("rows").iter().filter(|row| row["name"] == *name).count();
+        assert_eq!(rows, 1);
+    }
+}

@@ -2,8 +2,7 @@
 
 use serde_json::json;
 
-use crate::script::text;
-use crate::world::{World, minutes, pass, seconds};
+use crate::world::{Plan, World, minutes, pass, seconds};
 
 #[tokio::test(start_paused = true)]
 async fn a_session_that_nobody_uses_ends_after_thirty_minutes() {
@@ -21,48 +20,36 @@ async fn a_session_that_nobody_uses_ends_after_thirty_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_listens_waits_works_or_is_asked_stays_until_a_day_has_passed() {
-    for what in ["listens", "waits", "works", "is asked"] {
-        let world = World::new();
-        let client = world.client().await;
-        let mut listening = None;
-        let mut waiting = None;
-        match what {
-            "listens" => listening = Some(client.listen()),
-            "waits" => waiting = Some(client.begin("await_activity", json!({ "timeout_ms": 900_000 })).await),
-            "works" => drop(client.task(json!({ "task_ttl_ms": 1_800_000 })).await),
-            _ => {
-                pass(minutes(25)).await;
-                world.one.elicit("q1");
-            }
-        }
-        // A wait or a task lasts less than half an hour; what follows it counts anew only if the session was in use.
-        pass(minutes(if listening.is_some() { 60 } else { 29 }) + seconds(30)).await;
-        assert_eq!(world.gateway.sessions(), 1, "a session that {what}");
-        if listening.is_some() {
-            pass(minutes(22 * 60)).await;
-            assert_eq!(world.gateway.sessions(), 1, "not a day yet");
-            pass(minutes(62)).await;
-            assert_eq!(world.gateway.sessions(), 0, "a day without any request");
-        }
-        drop(waiting);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_working_task_keeps_its_session_beyond_thirty_minutes() {
+async fn a_session_that_listens_stays_until_a_day_has_passed() {
     let world = World::new();
     let client = world.client().await;
-    let task = client.task(json!({})).await;
-    let call = world.one.call(1).await;
-    // Questions hold up the end of the task, so that it works when nobody has used the session for half an hour.
-    for question in ["q1", "q2", "q3", "q4"] {
-        world.one.elicit(question);
-        pass(minutes(7)).await;
+    let listening = client.listen();
+    pass(minutes(23 * 60)).await;
+    assert_eq!(world.gateway.sessions(), 1, "not a day yet");
+    pass(minutes(62)).await;
+    assert_eq!(world.gateway.sessions(), 0, "a day without any request");
+    drop(listening);
+}
+
+/// With a shorter time than usual: a wait and a task are over before half an hour is.
+#[tokio::test(start_paused = true)]
+async fn a_session_in_which_something_goes_on_is_not_idle() {
+    for what in ["nothing", "a wait", "a task", "a question"] {
+        let mut plan = Plan::default();
+        plan.setup.limits.idle_after = minutes(5);
+        let world = World::planned(plan);
+        let client = world.client().await;
+        let mut waiting = None;
+        match what {
+            "nothing" => {}
+            "a wait" => waiting = Some(client.begin("await_activity", json!({ "timeout_ms": 540_000 })).await),
+            "a task" => drop(client.task(json!({ "task_ttl_ms": 540_000 })).await),
+            _ => world.one.elicit("q1"),
+        }
+        pass(minutes(8)).await;
+        assert_eq!(world.gateway.sessions(), usize::from(what != "nothing"), "{what}");
+        pass(minutes(9)).await;
+        assert_eq!(world.gateway.sessions(), 0, "{what} is over");
+        drop(waiting);
     }
-    world.one.elicit("q5");
-    pass(minutes(4)).await;
-    assert_eq!(world.gateway.sessions(), 1, "q5 is open");
-    world.one.answer(&call, text("late"));
-    assert_eq!(client.task_row(&task).await["status"], "expired");
 }

@@ -13,4 +13,5 @@ mod reconnect;
 mod script;
 mod tasks;
 mod timers;
+mod wake;
 mod world;

@@ -164,6 +164,11 @@ impl Script {
         self.state().heard.iter().map(|(_, message)| message.clone()).collect()
     }
 
+    /// What was heard last.
+    pub fn last(&self) -> Option<Value> {
+        self.state().heard.last().map(|(_, message)| message.clone())
+    }
+
     /// What was heard of one method.
     pub fn heard_of(&self, method: &str) -> Vec<Value> {
         self.heard().into_iter().filter(|message| message["method"] == method).collect()
