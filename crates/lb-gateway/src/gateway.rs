@@ -361,6 +361,7 @@ impl Shared {
             way,
             gateway: Arc::downgrade(self),
             touched: AtomicU64::new(self.now()),
+            busy: AtomicU64::new(0),
             ended: AtomicBool::new(false),
             caller,
         });
@@ -509,10 +510,16 @@ async fn sweep(gateway: Weak<Shared>) {
         let now = shared.now();
         let seats: Vec<_> = shared.sessions.read().values().cloned().collect();
         for seat in seats {
-            let unused = now.saturating_sub(seat.touched.load(Ordering::Relaxed));
+            let touched = seat.touched.load(Ordering::Relaxed);
+            let unused = now.saturating_sub(touched);
             seat.streams.tick();
             let limits = &shared.setup.limits;
-            let idle = limits.idle_after.as_secs() <= unused && seat.is_idle();
+            let is_idle = seat.is_idle();
+            if !is_idle {
+                seat.busy.store(now, Ordering::Relaxed);
+            }
+            let resting = now.saturating_sub(touched.max(seat.busy.load(Ordering::Relaxed)));
+            let idle = is_idle && limits.idle_after.as_secs() <= resting;
             if idle || (seat.live().is_some() && limits.unused_max.as_secs() <= unused) {
                 tracing::info!("session_timeout_cleanup");
                 seat.end(Cancel::SessionEnd);

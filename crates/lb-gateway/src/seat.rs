@@ -28,8 +28,10 @@ pub struct LegacySeat {
     pub(crate) ear: Arc<Ear>,
     pub(crate) way: Way,
     pub(crate) gateway: Weak<Shared>,
-    /// Seconds since the gateway started.
+    /// When a client last used it, in seconds since the gateway started.
     pub(crate) touched: AtomicU64,
+    /// When something was last seen to go on in it.
+    pub(crate) busy: AtomicU64,
     pub(crate) ended: AtomicBool,
 }
 

@@ -351,9 +351,9 @@ impl EventLog {
         }
     }
 
-    /// One warning each time the log gets nearly full.
+    /// One warning each time the log gets nearly full of what nobody has had.
     fn watch_level(&mut self) {
-        let (events, events_max) = (self.rows.len(), self.limits.events_max);
+        let (events, events_max) = (self.waiting(&Filter::All), self.limits.events_max);
         if self.warned {
             self.warned = events_max * 7 <= events * 10;
         } else if events_max * 8 <= events * 10 {

@@ -31,7 +31,8 @@ pub(crate) static TOOL: Tool = Tool {
         r#"{ "triggers": { "type": "array" }, "events": { "type": "array" }, "pending_client": { "type": "object" } }"#,
     ),
     hints: Hints::Takes,
-    run: Run::Listens(|request| Box::pin(async move { run(request).await.into() })),
+    // What an error answers is not consumed: the events are this tool's to tell.
+    run: Run::Listens(|request| Box::pin(async move { Reply::from(run(request).await).without_context() })),
 };
 
 const WAIT: Duration = Duration::from_secs(30);
