@@ -265,7 +265,7 @@ async fn run(proxy: Proxy, gateway: &lb_peers::harness::Gateway, resume: bool) -
         }
     }
     let (cuts, lost) = (ledger.cuts.load(Ordering::Relaxed), ledger.lost.lock().expect("no panic holds it").len());
-    println!("{} events, {cuts} cuts, {lost} lost, {:?}", wanted(), start.elapsed());
+    eprintln!("{} events, {cuts} cuts, {lost} lost, {:?}", wanted(), start.elapsed());
     ledger
 }
 
