@@ -1,9 +1,14 @@
 //! What a client may add, and what is never shown of it.
 
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
 use lb_peers::harness::Gateway;
-use lb_peers::raw::RawHttp;
+use lb_peers::raw::http1::{Conn, response};
+use lb_peers::raw::{RawHttp, endpoint};
 use lb_peers::tools::{Settings, ToolClient};
 use serde_json::json;
+use tokio::task::JoinSet;
 
 use crate::LANDBRIDGE;
 use crate::desk::{Desk, FRONTS, Front};
@@ -178,26 +183,52 @@ async fn headers_and_environment_are_not_recorded_with_other_arguments() {
     assert_eq!(leak(&life_with_secrets(Front::Http, &args).await), None);
 }
 
-#[tokio::test]
-async fn a_header_reaches_the_server_and_no_error_message() {
-    let recorded = std::sync::Arc::new(std::sync::Mutex::new(Vec::<String>::new()));
+/// A server that writes down the `X-Key` of each request and gives every one the same answer.
+async fn answers_with(answer: Vec<u8>) -> (SocketAddr, Arc<Mutex<Vec<String>>>, JoinSet<()>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("its address");
-    let seen = recorded.clone();
-    let mut serving = tokio::task::JoinSet::new();
+    let keys = Arc::<Mutex<Vec<String>>>::default();
+    let seen = keys.clone();
+    let mut serving = JoinSet::new();
     serving.spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            let mut conn = lb_peers::raw::http1::Conn::new(stream);
-            if let Ok(Some((head, _))) = lb_peers::raw::endpoint::read(&mut conn).await {
+            let mut conn = Conn::new(stream);
+            while let Ok(Some((head, _))) = endpoint::read(&mut conn).await {
                 seen.lock().expect("lock").push(head.header("x-key").unwrap_or_default().to_owned());
+                if conn.write(&answer).await.is_err() {
+                    break;
+                }
             }
         }
     });
-    let mut one = Desk::open(Front::Http, json!({})).await;
+    (address, keys, serving)
+}
+
+#[tokio::test]
+async fn a_header_reaches_the_server_and_no_error_message() {
+    let (address, keys, _serving) = answers_with(response(500, &[], b"no")).await;
+    let mut desk = Desk::open(Front::Http, json!({})).await;
     let entry = json!({ "name": "far", "url": format!("http://{address}/mcp"), "headers": { "X-Key": "open-sesame" } });
-    let reply = one.call("add_server", entry).await;
+    let reply = desk.call("add_server", entry).await;
     assert!(reply.is_error() && !reply.message.to_string().contains("open-sesame"), "{reply}");
-    let seen = recorded.lock().expect("lock").clone();
+    let seen = keys.lock().expect("lock").clone();
     assert!(!seen.is_empty() && seen.iter().all(|key| key == "open-sesame"), "{seen:?}");
-    serving.abort_all();
+}
+
+#[tokio::test]
+async fn a_server_cannot_send_us_elsewhere() {
+    for status in [301, 302, 303, 307, 308] {
+        let (elsewhere, keys, _there) = answers_with(response(500, &[], b"no")).await;
+        for target in [format!("http://{elsewhere}/mcp"), "http://169.254.169.254/mcp".to_owned()] {
+            let (address, _, _here) = answers_with(response(status, &[("Location", &target)], b"")).await;
+            let mut desk = Desk::open(Front::Http, json!({})).await;
+            let headers = json!({ "X-Key": "open-sesame" });
+            let entry = json!({ "name": "far", "url": format!("http://{address}/mcp"), "headers": headers });
+            let start = std::time::Instant::now();
+            let reply = desk.call("add_server", entry).await;
+            assert!(reply.is_error() && start.elapsed().as_secs() < 10, "{status} to {target}: {reply}");
+        }
+        let seen = keys.lock().expect("lock").clone();
+        assert!(seen.is_empty(), "{status}: headers went to another server: {seen:?}");
+    }
 }
