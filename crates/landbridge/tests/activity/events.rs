@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lb_peers::tools::ToolClient;
+use lb_peers::tools::{Reply, Settings, ToolClient};
 use serde_json::{Value, json};
 
 use crate::world::{self, count, drain, events, execute, gateway, promoted, question, until};
@@ -137,21 +137,22 @@ async fn a_crash_is_told_as_the_loss_of_a_server_and_each_task_of_it_fails_once(
 async fn connecting_and_disconnecting_are_told_once_each() {
     let gateway = gateway().await;
     let client = ToolClient::http(&gateway).await;
+    let mut told = Vec::new();
     for server in ["one", "two"] {
-        let reply = client.call("execute_tool", json!({ "server": server, "tool": "echo" })).await;
+        let reply = execute(&client, server, "echo", json!({})).await;
         assert!(!reply.is_error(), "{reply}");
+        told.extend(reply.events());
     }
-    let one = client.call("list_tools", json!({ "server": "one" })).await;
-    assert!(!one.is_error());
-    let removed = client.call("remove_server", json!({ "name": "two" })).await;
-    let mut told = removed.events();
+    let again = client.call("reconnect_server", json!({ "name": "two" })).await;
+    assert!(!again.is_error(), "{again}");
+    told.extend(again.events());
+    told.extend(client.call("remove_server", json!({ "name": "two" })).await.events());
     told.extend(drain(&client).await);
-    let of_two: Vec<_> =
-        told.iter().filter(|event| event["server"] == "two" || event["data"]["name"] == "two").collect();
-    let kinds: Vec<_> = of_two.iter().map(|event| event["type"].as_str().expect("a type")).collect();
-    assert_eq!(kinds.iter().filter(|kind| **kind == "server_disconnected").count(), 1, "{kinds:?}");
-    assert_eq!(kinds.iter().filter(|kind| **kind == "server_removed").count(), 1, "{kinds:?}");
-    assert!(kinds.iter().position(|k| *k == "server_disconnected") < kinds.iter().position(|k| *k == "server_removed"));
+    let of_two = told.iter().filter(|event| event["server"] == "two" || event["data"]["name"] == "two");
+    let kinds: Vec<_> = of_two.map(|event| event["type"].as_str().expect("a type")).collect();
+    let wanted =
+        ["server_connected", "server_disconnected", "server_reconnected", "server_disconnected", "server_removed"];
+    assert_eq!(kinds, wanted);
 }
 
 #[tokio::test]
@@ -195,4 +196,24 @@ async fn the_end_of_a_session_is_told_to_who_waits() {
     assert_eq!(client.end().await, 200);
     let reply = waiting.wait().await;
     assert_eq!(reply.json()["triggers"][0]["type"], "shutdown", "{reply}");
+}
+
+/// In the session of modern clients that name none, a look at it takes nothing away.
+#[tokio::test]
+async fn a_look_at_a_shared_session_leaves_its_events() {
+    let gateway = gateway().await;
+    let client = ToolClient::http_as(&gateway, Settings::modern()).await;
+    client.call("set_timer", json!({ "duration_ms": 1, "message": "tea" })).await;
+    let start = Instant::now();
+    let remaining = |reply: &Reply| reply.context().and_then(|context| context["events_remaining"].as_u64());
+    while remaining(&client.call("list_timers", json!({})).await).is_none() {
+        assert!(start.elapsed() < world::PATIENCE, "it fires");
+    }
+    let first = client.call("list_servers", json!({})).await;
+    let again = client.call("list_servers", json!({})).await;
+    assert!(first.events().is_empty() && again.events().is_empty(), "{first}");
+    assert!(remaining(&first) <= remaining(&again) && remaining(&first).is_some(), "{first} {again}");
+    let told = until(&client, "timer_expired").await;
+    assert_eq!(count(&told, "timer_expired"), 1);
+    assert_eq!(count(&drain(&client).await, "timer_expired"), 0);
 }

@@ -147,12 +147,21 @@ impl Client {
         seen.iter().filter(|event| event["type"] == kind).cloned().collect()
     }
 
-    async fn send_call(&self, params: Value) -> Answer {
-        let start = Instant::now();
+    /// The reply of a tool before anybody has taken it: what it tells is neither delivered nor free for others.
+    pub async fn untaken(&self, tool: &str, arguments: Value) -> Reply {
+        self.post(json!({ "name": tool, "arguments": arguments })).await
+    }
+
+    async fn post(&self, params: Value) -> Reply {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let request = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
+        send(&self.front, Some(&self.session), &request).await
+    }
+
+    async fn send_call(&self, params: Value) -> Answer {
+        let start = Instant::now();
         let mut notes = Vec::new();
-        match send(&self.front, Some(&self.session), &request).await {
+        match self.post(params).await {
             Reply::Json { status, body, receipt, .. } => {
                 if let Some(receipt) = receipt {
                     receipt.commit();

@@ -145,7 +145,7 @@ async fn sixteen_wait_for_activity_at_once_and_no_more() {
 }
 
 /// Events of the session that are no notifications: a question and its end, two for each number.
-async fn questions(world: &World, numbers: std::ops::Range<u32>) {
+pub async fn questions(world: &World, numbers: std::ops::Range<u32>) {
     for number in numbers {
         let id = format!("q{number}");
         world.one.elicit(&id);
@@ -155,7 +155,7 @@ async fn questions(world: &World, numbers: std::ops::Range<u32>) {
 }
 
 /// The numbers of dropped events at the start, and the ids of the others, which must be in order.
-fn in_order(events: &[Value]) -> (u64, Vec<String>) {
+pub fn in_order(events: &[Value]) -> (u64, Vec<String>) {
     let dropped = events.iter().filter(|event| event["type"] == "events_dropped");
     let count = dropped.map(|event| event["data"]["count"].as_u64().expect("a count")).sum();
     let others = events.iter().filter(|event| event["type"] != "events_dropped");

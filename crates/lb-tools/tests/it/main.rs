@@ -1,6 +1,7 @@
 //! The tools of the gateway from the front to scripted servers, in one process and on a paused clock.
 
 mod client;
+mod concurrent;
 mod destroy;
 mod health;
 mod idle;
