@@ -112,10 +112,17 @@ async fn a_crash_is_told_as_the_loss_of_a_server_and_each_task_of_it_fails_once(
     let (_, first) = promoted(&client, "hold", json!({})).await;
     let (_, second) = promoted(&client, "hold", json!({})).await;
     drain(&client).await;
+    let mut crashing = None;
     let (mut told, trigger, _) = woken(&client, async {
-        drop(client.start("execute_tool", json!({ "server": "one", "tool": "crash", "args": { "code": 3 } })).await);
+        let arguments = json!({ "server": "one", "tool": "crash", "args": { "code": 3 } });
+        crashing = Some(client.start("execute_tool", arguments).await);
     })
     .await;
+    let crashed = crashing.expect("started").wait().await;
+    assert_eq!(crashed.code(), "TOOL_ERR_SERVER_DISCONNECTED", "{crashed}");
+    // Whatever this reply tells came after what woke the other.
+    let first_kind = told[0]["type"].as_str().expect("a type").to_owned();
+    told.extend(crashed.events());
     if !told.iter().any(|event| event["type"] == "server_reconnected") {
         told.extend(until(&client, "server_reconnected").await);
     }
@@ -128,7 +135,6 @@ async fn a_crash_is_told_as_the_loss_of_a_server_and_each_task_of_it_fails_once(
     assert_eq!(count(&told, "server_reconnected"), 1);
     let crash = told.iter().find(|event| event["type"] == "server_process_crashed").expect("told");
     assert_eq!(crash["data"]["exitCode"], 3);
-    let first_kind = told[0]["type"].as_str().expect("a type");
     let wanted = if first_kind == "server_disconnected" { "server_disconnected" } else { "event" };
     assert_eq!(trigger["type"], wanted, "{trigger} {told:?}");
 }
