@@ -65,7 +65,7 @@ def call(name, args, key):
         note("notifications/tools/list_changed")
         return text("changed")
     if name == "log":
-        for n in range(args["count"]):
+        for n in range(args.get("from", 0), args.get("from", 0) + args["count"]):
             note("notifications/message", {"level": args.get("level", "info"), "data": "line %d" % n})
         return text("logged")
     if name == "print":

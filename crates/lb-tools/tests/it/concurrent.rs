@@ -128,3 +128,22 @@ async fn of_many_who_reconnect_a_server_all_get_one_that_works() {
         world.one.until(|script| script.open() == 1).await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn questions_of_a_removed_server_end_for_that_reason() {
+    for round in 0..5 {
+        let world = World::new();
+        let client = world.client().await;
+        client.task(json!({})).await;
+        world.one.elicit("q1");
+        let told = client.call("await_activity", json!({})).await;
+        assert!(!told.types().is_empty());
+        let removed = client.call("remove_server", json!({ "name": "one" })).await;
+        assert!(!removed.is_error(), "{removed:?}");
+        client.events().await;
+        let causes: Vec<_> =
+            client.seen_of("elicitation_expired").iter().map(|event| event["data"]["cause"].clone()).collect();
+        assert_eq!(causes, ["server_removed"], "round {round}");
+        assert_eq!(client.seen_of("task_failed").len(), 1);
+    }
+}
