@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use lb_exchange::{AskKey, End, InFlight, Note, Step};
+use lb_exchange::{AskKey, AskKind, End, InFlight, Note, Step};
 use lb_wire::Raw;
 use parking_lot::Mutex;
 
@@ -174,7 +174,7 @@ struct State {
     steps: VecDeque<Step>,
     bytes: usize,
     /// Asked and neither answered nor withdrawn.
-    asks: Vec<AskKey>,
+    asks: Vec<(AskKey, AskKind)>,
     end: Option<Box<End>>,
     dropped: u64,
     waker: Option<Waker>,
@@ -208,7 +208,7 @@ impl Slot {
         if ASKS_MAX <= state.asks.len() {
             return false;
         }
-        state.asks.push(ask.key.clone());
+        state.asks.push((ask.key.clone(), ask.kind));
         state.steps.push_back(Step::Ask(ask));
         Self::wake(state);
         true
@@ -216,14 +216,19 @@ impl Slot {
 
     /// An ask was answered.
     pub fn answered(&self, key: &AskKey) {
-        self.state.lock().asks.retain(|open| open != key);
+        self.state.lock().asks.retain(|(open, _)| open != key);
+    }
+
+    /// What is asked and not answered when the call is over: the server still waits for something.
+    pub fn take_asks(&self) -> Vec<(AskKey, AskKind)> {
+        std::mem::take(&mut self.state.lock().asks)
     }
 
     /// Adds the withdrawal of an open ask. With too much waiting, one that nobody has seen goes without a word, so that a
     /// server cannot fill memory with asking and withdrawing.
     pub fn withdraw(&self, key: &AskKey) {
         let mut state = self.state.lock();
-        let Some(at) = state.asks.iter().position(|open| open == key) else { return };
+        let Some(at) = state.asks.iter().position(|(open, _)| open == key) else { return };
         state.asks.swap_remove(at);
         let before = state.steps.len();
         if STEPS_MAX <= before {

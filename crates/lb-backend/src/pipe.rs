@@ -190,10 +190,19 @@ impl Commanded for PipeCall {
     }
 
     fn cancel(&mut self, why: &Cancel) {
-        if let Some((id, _)) = self.open.take()
-            && self.pipe.intake.calls.cancelled(id)
-        {
+        let Some((id, slot)) = self.open.take() else { return };
+        if self.pipe.intake.calls.cancelled(id) {
             self.pipe.notify("notifications/cancelled", Some(&cancelled_params(id, why)));
+        }
+        self.refuse(&slot);
+    }
+}
+
+impl PipeCall {
+    /// A server that still waits for an answer when the call is over gets one.
+    fn refuse(&self, slot: &Slot) {
+        for (key, kind) in slot.take_asks() {
+            self.pipe.answer(&key, &kind.refusal());
         }
     }
 }
@@ -207,8 +216,10 @@ impl Driver for PipeCall {
         }
         let Some((_, slot)) = &self.open else { return Poll::Pending };
         let step = std::task::ready!(slot.poll(cx));
-        if let Step::End(_) = &step {
-            self.open = None;
+        if let Step::End(_) = &step
+            && let Some((_, slot)) = self.open.take()
+        {
+            self.refuse(&slot);
         }
         Poll::Ready(step)
     }

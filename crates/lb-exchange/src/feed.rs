@@ -75,6 +75,8 @@ struct State {
     asks: usize,
     updated: usize,
     notes: usize,
+    /// What all that may be dropped weighs.
+    bytes: usize,
     dropped: u64,
     waker: Option<Waker>,
     listeners: usize,
@@ -89,6 +91,10 @@ impl Feed {
     pub const UPDATED_MAX: usize = 1000;
     /// Log lines and other notes kept; the oldest is dropped and counted.
     pub const NOTES_MAX: usize = 256;
+    /// Log lines kept for a session, which has room for many.
+    pub const SESSION_LOGS_MAX: usize = 1000;
+    /// Bytes of all that may be dropped.
+    pub const BYTES_MAX: usize = 16 << 20;
 
     /// The feed of a session that takes all a server says, also what its process writes beside its messages, and that
     /// can do without an idle process for a while.
@@ -136,7 +142,7 @@ impl Feed {
     pub fn drain(&self) -> Vec<FeedItem> {
         let mut state = self.0.lock();
         state.taken = state.pushed;
-        (state.logs, state.asks, state.updated, state.notes) = (0, 0, 0, 0);
+        (state.logs, state.asks, state.updated, state.notes, state.bytes) = (0, 0, 0, 0, 0);
         state.items.drain(..).collect()
     }
 
@@ -214,9 +220,13 @@ impl State {
     fn add(&mut self, item: FeedItem) -> bool {
         match &item {
             // A change that waits already says it all; the newest keeps its place in the order.
-            FeedItem::Changed(list, _) => self.items.retain(|old| !matches!(old, FeedItem::Changed(l, _) if l == list)),
+            FeedItem::Changed(list, _) => {
+                self.items.retain(|old| !matches!(old, FeedItem::Changed(l, _) if l == list));
+                self.weigh();
+            }
             FeedItem::Updated(uri, _) => self.replace_update(uri),
-            FeedItem::Log(_) | FeedItem::Output(..) if Feed::NOTES_MAX <= self.logs => {
+            FeedItem::Output(..) if !self.session => return false,
+            FeedItem::Log(_) | FeedItem::Output(..) if self.logs_max() <= self.logs => {
                 self.drop_oldest(|old| matches!(old, FeedItem::Log(_) | FeedItem::Output(..)));
             }
             FeedItem::Note(_) if Feed::NOTES_MAX <= self.notes => {
@@ -226,13 +236,23 @@ impl State {
                 self.items.retain(|old| !matches!(old, FeedItem::Up(_) | FeedItem::Down(..)));
             }
             FeedItem::Withdraw(key) if !self.withdraw(key) => return false,
-            FeedItem::Output(..) if !self.session => return false,
             FeedItem::Log(_) | FeedItem::Output(..) | FeedItem::Note(_) | FeedItem::Ask(..) | FeedItem::Withdraw(_) => {
             }
         }
         self.count(&item, true);
         self.items.push_back(item);
+        while Feed::BYTES_MAX < self.bytes && 1 < self.items.len() {
+            let before = self.items.len();
+            self.drop_oldest(|old| weight(old).is_some());
+            if self.items.len() == before {
+                break;
+            }
+        }
         true
+    }
+
+    fn logs_max(&self) -> usize {
+        if self.session { Feed::SESSION_LOGS_MAX } else { Feed::NOTES_MAX }
     }
 
     /// Whether whoever reads has to hear of a withdrawal. With as many waiting as asks can be open, an ask that still waits
@@ -256,9 +276,15 @@ impl State {
         let before = self.items.len();
         self.items.retain(|old| !matches!(old, FeedItem::Updated(u, _) if u == uri));
         self.updated -= before - self.items.len();
+        self.weigh();
         if Feed::UPDATED_MAX <= self.updated {
             self.drop_oldest(|old| matches!(old, FeedItem::Updated(..)));
         }
+    }
+
+    /// Weighs what is left after some of it was taken out.
+    fn weigh(&mut self) {
+        self.bytes = self.items.iter().filter_map(weight).sum();
     }
 
     fn drop_oldest(&mut self, which: impl Fn(&FeedItem) -> bool) {
@@ -269,6 +295,8 @@ impl State {
     }
 
     fn count(&mut self, item: &FeedItem, added: bool) {
+        let bytes = weight(item).unwrap_or(0);
+        self.bytes = if added { self.bytes + bytes } else { self.bytes.saturating_sub(bytes) };
         let counter = match item {
             FeedItem::Log(_) | FeedItem::Output(..) => &mut self.logs,
             FeedItem::Ask(..) => &mut self.asks,
@@ -277,6 +305,17 @@ impl State {
             FeedItem::Changed(..) | FeedItem::Withdraw(_) | FeedItem::Up(_) | FeedItem::Down(..) => return,
         };
         *counter = if added { *counter + 1 } else { counter.saturating_sub(1) };
+    }
+}
+
+/// What an item weighs that may be dropped; `None` for those that may not.
+fn weight(item: &FeedItem) -> Option<usize> {
+    match item {
+        FeedItem::Changed(_, note) | FeedItem::Updated(_, note) | FeedItem::Log(note) | FeedItem::Note(note) => {
+            Some(note.weight())
+        }
+        FeedItem::Output(_, text) => Some(text.len()),
+        FeedItem::Ask(..) | FeedItem::Withdraw(_) | FeedItem::Up(_) | FeedItem::Down(..) => None,
     }
 }
 

@@ -268,10 +268,19 @@ impl Shared {
     }
 
     /// Ends what every session has with a server, all at once; one session may have seen to that already.
-    pub(crate) async fn dismiss(&self, entry: &Arc<Entry>, reason: &str, except: Option<u64>) {
+    pub(crate) async fn dismiss(
+        self: &Arc<Self>,
+        entry: &Arc<Entry>,
+        reason: &str,
+        except: Option<u64>,
+        successor: Option<&Arc<Entry>>,
+    ) {
         let mut going: Vec<BoxFuture<'_, ()>> = Vec::new();
         for live in self.lives() {
             if let Some(backend) = live.take_backend(entry) {
+                if let Some(successor) = successor {
+                    live.succeed(self, successor, &backend);
+                }
                 going.push(Box::pin(async move { backend.dismiss(reason, except).await }));
             }
         }

@@ -27,6 +27,9 @@ enum Content {
     Over,
 }
 
+/// What is held back of a long body until the rest of it is taken.
+const TAIL: usize = 16 * 1024;
+
 impl Body {
     pub(crate) fn empty() -> Self {
         Self { content: Content::Over, _work: None }
@@ -58,6 +61,10 @@ impl http_body::Body for Body {
     ) -> Poll<Option<Result<http_body::Frame<Bytes>, Infallible>>> {
         let data = match &mut self.content {
             Content::Over => None,
+            Content::Bytes { bytes, receipt: Some(_) } if TAIL * 4 < bytes.len() => {
+                // The end of a long one is asked for only when most of it has gone out.
+                Some(bytes.split_to(bytes.len() - TAIL))
+            }
             Content::Bytes { bytes, receipt } => {
                 // Handing it over is all that can be known of its delivery.
                 if let Some(receipt) = receipt.take() {

@@ -145,7 +145,7 @@ impl Tool {
     /// What it gives back, as JSON Schema. Nothing is required, because a failure has only `error`.
     pub(crate) fn output_schema(&self) -> Option<Raw> {
         let mut properties = properties(self.output?);
-        properties.insert("error".into(), json!({ "type": "object" }));
+        properties.entry("error").or_insert_with(|| json!({ "type": "object" }));
         Some(Object::new().text("type", "object").raw("properties", &Raw::value(&properties)).finish())
     }
 }

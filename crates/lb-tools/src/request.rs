@@ -70,7 +70,11 @@ impl Seen {
 /// default one.
 pub(crate) fn session(who: Visitor, caller: &Arc<Caller>, args: &Args) -> Checked<(Arc<Live>, bool)> {
     let gateway = match who {
-        Visitor::Seated(live) => return Ok((live, true)),
+        // A session that is named must be this one.
+        Visitor::Seated(live) => match args.maybe_text("session")? {
+            Some(handle) if handle != live.handle() => return Err(no_session()),
+            _ => return Ok((live, true)),
+        },
         Visitor::Modern(gateway) => gateway,
     };
     let (live, own) = match args.maybe_text("session")? {

@@ -13,9 +13,11 @@ use std::future::poll_fn;
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::time::Duration;
 
-use lb_exchange::{Ask, Cancel, Command, End, Outcome, Step, Yield};
-use lb_gateway::Tracked;
+use lb_exchange::{Ask, Cancel, Command, End, ErrorBody, Outcome, Step, Yield};
+use lb_gateway::{Listing, Tracked};
 use lb_session::{Moment, Session, Watch};
+use lb_wire::Raw;
+use lb_wire::revision::code;
 use tokio::time::{Instant, sleep_until};
 
 use self::asks::Way;
@@ -251,12 +253,25 @@ impl Running {
                 let rescue = (!self.request.seen.is_modern()).then(|| self.work.rescue(&result, self.ttl));
                 Reply::passed(result, end.era, end.feed_mark).with_receipt(rescue)
             }
-            Outcome::Error(error) => Reply::failed(Failure::refused(&error)),
+            Outcome::Error(error) => Reply::failed(self.refused(&error)),
             Outcome::Cancelled => {
                 Reply::failed(Failure::new(failure::EXECUTION_FAILED, "the call was cancelled on its way"))
             }
         };
         finish(reply, &self.request.seen, self.tracked)
+    }
+
+    /// What the server said, and whether it was because it has no such tool.
+    fn refused(&self, error: &ErrorBody) -> Failure {
+        let failure = Failure::refused(error);
+        let complains = matches!(error.code, code::INVALID_PARAMS | code::METHOD_NOT_FOUND);
+        let known = self.request.live().backend(self.work.server()).ok().and_then(|backend| backend.known());
+        let lists_it = known.is_none_or(|known| {
+            let is_it =
+                |row: &Raw| row.member("name").and_then(|name| name.to_text().map(|name| *name == **self.work.tool()));
+            known.rows(Listing::Tools).iter().any(|row| is_it(row) == Some(true))
+        });
+        if complains && !lists_it { Failure { code: failure::NOT_FOUND, ..failure } } else { failure }
     }
 
     /// Nobody wants the result: the server is told, and there is no task.

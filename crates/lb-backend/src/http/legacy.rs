@@ -19,8 +19,8 @@ use super::watch::Watch;
 use super::{Endpoint, HttpConnection, Wire, handshake};
 use crate::error::{ConnectError, EraError};
 
-/// Attempts to resume a stream.
-const RESUMES_MAX: u32 = 3;
+/// Attempts to resume a stream: at once, and after 1, 2, 4 and 8 seconds.
+const RESUMES_MAX: u32 = 5;
 /// How long the attempts to resume may take together.
 const RESUME_GRACE: Duration = Duration::from_secs(15);
 /// Wait before a stream is resumed that its server closed without saying how long.
@@ -242,7 +242,7 @@ async fn resume(running: &mut Running, events: &mut Events, session: &Session) -
     let until = Instant::now() + RESUME_GRACE;
     for attempt in 0..RESUMES_MAX {
         if 0 < attempt {
-            let wait = events.retry().unwrap_or(RETRY_DEFAULT).max(RETRY_DEFAULT * attempt);
+            let wait = events.retry().unwrap_or(RETRY_DEFAULT).max(RETRY_DEFAULT * (1 << (attempt - 1)));
             running.during(tokio::time::sleep_until((Instant::now() + wait).min(until))).await?;
         }
         let got = tokio::time::timeout_at(until, get(&endpoint, session, events.last_id()));

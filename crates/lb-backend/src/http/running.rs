@@ -97,6 +97,10 @@ impl Running {
     /// The end of it all.
     pub fn over(mut self, end: Result<End, End>) -> End {
         self.known = false;
+        // A server that still waits for an answer gets one.
+        for (key, kind) in self.slot.take_asks() {
+            self.connection.answer(&key, &kind.refusal());
+        }
         let end = match end {
             Ok(end) | Err(end) => end,
         };

@@ -5,13 +5,18 @@ use std::sync::{Arc, Weak};
 use lb_exchange::{Ask, AskKind, Feed, FeedItem, Note, Output, Remote};
 use lb_session::backend::{Losses, Told};
 use lb_session::{Cause, Happening, Level, LogRow, LogSource, NewRequest, PendingKind, Session, is_unsafe_for_models};
-use lb_wire::{Raw, Text};
+use lb_wire::{Raw, Text, splice};
 
 use super::Live;
 use super::backend::Backend;
 
 /// What a server says of its own tasks.
 pub(super) const TASK_STATUS: &str = "notifications/tasks/status";
+
+/// How a server confirms what we listen for.
+pub(super) const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
+/// How a server names what we listen with.
+const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
 
 /// What the feed said about the connection itself.
 #[derive(Debug)]
@@ -87,7 +92,7 @@ impl Backend {
 
     /// A notification, as an event. How a task of the server's stands is between the two of us.
     pub(super) fn noted(&self, note: &Note) {
-        if &*note.method == TASK_STATUS {
+        if matches!(&*note.method, TASK_STATUS | ACKNOWLEDGED) {
             return;
         }
         let now = self.now();
@@ -161,23 +166,26 @@ impl Backend {
         let now = self.now();
         let mut losses = Losses::default();
         for live in self.lives() {
-            for what in &told {
-                live.cell().with(|session| match what {
-                    Told::Event(event) if live.is_remembered() => {
-                        session.tell(&self.name, event, now);
+            // All of it under one lock: what a failed task leaves behind must not come between.
+            live.cell().with(|session| {
+                for what in &told {
+                    match what {
+                        Told::Event(event) if live.is_remembered() => {
+                            session.tell(&self.name, event, now);
+                        }
+                        Told::Event(_) => {}
+                        Told::FailTasks => {
+                            losses.tasks += session.fail_tasks_of(&self.name, reason, Some(cause.as_str()), now);
+                        }
+                        Told::RejectRequests => {
+                            let reply = matches!(cause, Cause::ServerRemoved);
+                            let lost = session.reject_requests_of(Some(&self.name), cause, reply, now);
+                            losses.elicitations += lost.0;
+                            losses.sampling += lost.1;
+                        }
                     }
-                    Told::Event(_) => {}
-                    Told::FailTasks => {
-                        losses.tasks += session.fail_tasks_of(&self.name, reason, Some(cause.as_str()), now)
-                    }
-                    Told::RejectRequests => {
-                        let reply = matches!(cause, Cause::ServerRemoved);
-                        let (elicitations, sampling) = session.reject_requests_of(Some(&self.name), cause, reply, now);
-                        losses.elicitations += elicitations;
-                        losses.sampling += sampling;
-                    }
-                });
-            }
+                }
+            });
         }
         if losses != Losses::default() {
             self.state.lock().machine.note_losses(losses);
@@ -188,7 +196,20 @@ impl Backend {
 /// A notification, as an event.
 pub(super) fn notification(note: &Note) -> Happening {
     let method = Text::from(&*note.method);
-    Happening::Notification { method, params: note.params.as_ref().map(Raw::detached), count: 1 }
+    let params = note.params.as_ref().map(|params| without_our_names(params).detached());
+    Happening::Notification { method, params: params.filter(|params| params.as_bytes() != b"{}"), count: 1 }
+}
+
+/// The params without the name of our listen, which is nobody's business.
+fn without_our_names(params: &Raw) -> Raw {
+    let Some(meta) = params.member("_meta").filter(|meta| meta.member(SUBSCRIPTION_KEY).is_some()) else {
+        return params.clone();
+    };
+    let kept = splice::without(&meta, &[SUBSCRIPTION_KEY]);
+    if kept.as_bytes() == b"{}" {
+        return splice::without(params, &["_meta"]);
+    }
+    splice::replace(params, "_meta", &kept)
 }
 
 /// The row of a log message.

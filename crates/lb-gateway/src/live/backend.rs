@@ -36,6 +36,8 @@ pub struct Backend {
     /// Counts changes of the state, for those who wait for one.
     pub(super) changes: watch::Sender<u64>,
     pub(super) told: Mutex<Remembered>,
+    /// Up to which version of the subscriptions a modern server has confirmed that it will tell.
+    pub(super) heard: watch::Sender<u64>,
     /// Held while what the connection said is taken in, so that it stays in order.
     pub(super) taking: Mutex<Asked>,
     pub(super) tasks: Tasks,
@@ -81,6 +83,8 @@ pub(super) struct Order {
 #[derive(Debug, Default)]
 pub(super) struct Remembered {
     pub(super) subscriptions: Vec<String>,
+    /// Counts changes of the subscriptions.
+    pub(super) version: u64,
     pub(super) log_level: Option<String>,
 }
 
@@ -229,6 +233,7 @@ impl Backend {
             orders: Notify::new(),
             changes: watch::Sender::new(0),
             told: Mutex::default(),
+            heard: watch::Sender::new(0),
             taking: Mutex::default(),
             tasks: gateway.tasks().child(),
             clock: gateway.clock(),
@@ -277,6 +282,18 @@ impl Backend {
             self.members.lock().remove(&except);
         }
         self.stop(reason).await;
+    }
+
+    /// A backend that takes the place of one whose server is defined anew: sent away, with what that one was told.
+    pub(crate) fn succeed(&self, other: &Self) {
+        let (subscriptions, log_level) = {
+            let told = other.told.lock();
+            (told.subscriptions.clone(), told.log_level.clone())
+        };
+        let version = u64::from(!subscriptions.is_empty());
+        *self.told.lock() = Remembered { subscriptions, version, log_level };
+        // It was never up, so that there is nothing to tell.
+        drop(self.state.lock().machine.stop(None));
     }
 
     /// Whether it is gone for good.
@@ -534,15 +551,16 @@ impl Backend {
                 let mut told = backend.told.lock();
                 if !told.subscriptions.contains(&uri) {
                     told.subscriptions.push(uri.clone());
+                    told.version += 1;
                 }
+                told.version
             };
             if connection.era() == Era::Modern {
-                remember(&backend);
-                backend.order(|order| order.relisten = true);
-                return Ok(());
+                let version = remember(&backend);
+                return backend.listening_for(version).await;
             }
             tell(&connection, "resources/subscribe", &uri_params(&uri)).await?;
-            remember(&backend);
+            let _version = remember(&backend);
             Ok(())
         })
     }
@@ -551,7 +569,11 @@ impl Backend {
     pub fn unsubscribe(self: &Arc<Self>, uri: &str) -> BoxFuture<'static, Result<(), CallError>> {
         let (backend, uri) = (self.clone(), uri.to_owned());
         Box::pin(async move {
-            backend.told.lock().subscriptions.retain(|known| *known != uri);
+            {
+                let mut told = backend.told.lock();
+                told.subscriptions.retain(|known| *known != uri);
+                told.version += 1;
+            }
             let (connection, facts) = backend.connected(JOIN_MAX).await.map_err(CallError::Unavailable)?;
             if connection.era() == Era::Modern {
                 backend.order(|order| order.relisten = true);
@@ -563,6 +585,23 @@ impl Backend {
             }
             tell(&connection, "resources/unsubscribe", &uri_params(&uri)).await
         })
+    }
+
+    /// Has a modern server listened to for what is subscribed to now, and waits until it confirms that.
+    async fn listening_for(self: &Arc<Self>, version: u64) -> Result<(), CallError> {
+        let mut heard = self.heard.subscribe();
+        if version <= *heard.borrow() {
+            return Ok(());
+        }
+        self.order(|order| order.relisten = true);
+        let confirmed = tokio::time::timeout(JOIN_MAX, heard.wait_for(|heard| version <= *heard)).await;
+        if matches!(confirmed, Ok(Ok(_))) {
+            return Ok(());
+        }
+        let data = Raw::from_static(r#"{"reason":"timeout"}"#);
+        let message = format!("server '{}' does not confirm the subscription; it is tried again", self.name);
+        let code = lb_wire::revision::code::INTERNAL_ERROR;
+        Err(CallError::Refused(ErrorBody::new(code, &message, Some(&data))))
     }
 
     /// From which level on the server shall log, now and after every restart.

@@ -3,7 +3,9 @@
 //! It exists only while there is something to wait for. What it decides is decided by the state machine; this carries
 //! it out.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use lb_backend::{ConnectError, Connection, Wish};
@@ -15,7 +17,7 @@ use lb_wire::revision::{Era, code};
 use lb_wire::{Id, Message, Raw, Text, compose};
 use tokio::time::Instant;
 
-use super::apply::News;
+use super::apply::{ACKNOWLEDGED, News};
 use super::backend::{Backend, Order, Unavailable, tell, uri_params};
 use super::facts::{Facts, is_out_of_reach};
 use super::lists::{self, Known, Listing};
@@ -435,8 +437,10 @@ struct Tending<'a> {
     generation: u64,
     connection: Arc<Connection>,
     feed: Feed,
-    /// What a modern server tells, and when to ask again if it stopped.
-    listen: Option<Exchange>,
+    /// What a modern server tells: the newest last, and before it those that it takes the place of, until it is
+    /// confirmed. With the version of what each listens for.
+    listens: Vec<(u64, Exchange)>,
+    /// When to ask again if it stopped.
     listen_at: Option<Instant>,
     check: Option<BoxFuture<'static, Result<(), String>>>,
     check_at: Instant,
@@ -445,7 +449,7 @@ struct Tending<'a> {
 enum Came {
     Feed,
     Order,
-    Listen(Step),
+    Listen(u64, Step),
     ListenAgain,
     CheckDue,
     Checked(Result<(), String>),
@@ -453,10 +457,10 @@ enum Came {
 
 impl<'a> Tending<'a> {
     fn new(backend: &'a Arc<Backend>, generation: u64, connection: Arc<Connection>) -> Self {
-        let (listen, listen_at, check) = Default::default();
+        let (listens, listen_at, check) = Default::default();
         let check_at = Instant::now() + backend.health_every.mul_f64(jitter());
         let feed = connection.feed().clone();
-        let mut it = Self { backend, generation, connection, feed, listen, listen_at, check, check_at };
+        let mut it = Self { backend, generation, connection, feed, listens, listen_at, check, check_at };
         it.open_listen();
         it
     }
@@ -496,12 +500,12 @@ impl<'a> Tending<'a> {
     }
 
     async fn next(&mut self) -> Came {
-        let Self { backend, feed, listen, listen_at, check, check_at, .. } = self;
+        let Self { backend, feed, listens, listen_at, check, check_at, .. } = self;
         let checks = check.is_some();
         tokio::select! {
             () = feed.ready() => Came::Feed,
             () = backend.orders.notified() => Came::Order,
-            step = async { match listen { Some(listen) => listen.step().await, None => std::future::pending().await } } => Came::Listen(step),
+            (version, step) = poll_fn(|cx| poll_listens(listens, cx)) => Came::Listen(version, step),
             () = sleep_until(*listen_at) => Came::ListenAgain,
             result = async { match check { Some(check) => check.await, None => std::future::pending().await } } => Came::Checked(result),
             () = tokio::time::sleep_until(*check_at), if !checks => Came::CheckDue,
@@ -513,8 +517,8 @@ impl<'a> Tending<'a> {
         match came {
             Came::Feed => true,
             Came::Order => self.ordered().await,
-            Came::Listen(step) => {
-                self.listened(step);
+            Came::Listen(version, step) => {
+                self.listened(version, step);
                 true
             }
             Came::ListenAgain => {
@@ -603,6 +607,8 @@ impl<'a> Tending<'a> {
             signal: exit.signal.map(|signal| signal.to_string().into_boxed_str()),
         });
         let exit = exit.or_else(|| self.connection.pid().map(|_| Exit { code: None, signal: None }));
+        let ended = exit.as_ref().and_then(how_it_ended);
+        let why = ended.as_deref().unwrap_or(why);
         let told = {
             let mut state = backend.state.lock();
             state.connection = None;
@@ -626,7 +632,10 @@ impl<'a> Tending<'a> {
         }
         let backend = self.backend;
         let tells = |capability| self.connection.declares(capability, Some("listChanged"));
-        let subscriptions = backend.told.lock().subscriptions.clone();
+        let (subscriptions, version) = {
+            let told = backend.told.lock();
+            (told.subscriptions.clone(), told.version)
+        };
         let wanted = Object::new()
             .flag("toolsListChanged", tells("tools"))
             .flag("promptsListChanged", tells("prompts"))
@@ -634,7 +643,12 @@ impl<'a> Tending<'a> {
             .raw("resourceSubscriptions", &Raw::value(&subscriptions))
             .finish();
         let nothing = !tells("tools") && !tells("prompts") && !tells("resources") && subscriptions.is_empty();
-        self.listen = if nothing { None } else { self.listen_for(&wanted) };
+        if nothing {
+            self.listens.clear();
+            backend.heard.send_replace(version);
+        } else if let Some(listen) = self.listen_for(&wanted) {
+            self.listens.push((version, listen));
+        }
     }
 
     fn listen_for(&self, wanted: &Raw) -> Option<Exchange> {
@@ -647,14 +661,18 @@ impl<'a> Tending<'a> {
         self.connection.open(Call { caller, mount: Mount::Tools, message, headers: None }).ok()
     }
 
-    fn listened(&mut self, step: Step) {
+    fn listened(&mut self, version: u64, step: Step) {
         match step {
-            Step::Note(note) if &*note.method == "notifications/subscriptions/acknowledged" => {}
-            Step::Note(note) => self.backend.noted(&without_names(note)),
+            Step::Note(note) if &*note.method == ACKNOWLEDGED => {
+                // From here on the older ones only say the same.
+                self.listens.retain(|(of, _)| version <= *of);
+                self.backend.heard.send_replace(version);
+            }
+            Step::Note(note) => self.backend.noted(&note),
             Step::End(end) => {
-                self.listen = None;
+                self.listens.retain(|(of, _)| *of != version);
                 let refused = matches!(&end.outcome, Outcome::Error(error) if !is_out_of_reach(error));
-                if !refused {
+                if !refused && self.listens.is_empty() {
                     self.listen_at = Some(Instant::now() + RELISTEN);
                 }
             }
@@ -663,9 +681,21 @@ impl<'a> Tending<'a> {
     }
 }
 
-/// A notification without the name of our listen, which is nobody's business.
-fn without_names(note: Note) -> Note {
-    let params = note.params.as_ref().map(|params| lb_wire::splice::without(params, &["_meta"]));
-    let params = params.filter(|params| params.as_bytes() != b"{}");
-    Note { params, ..note }
+/// How a process ended, in words.
+fn how_it_ended(exit: &Exit) -> Option<String> {
+    match (exit.code, &exit.signal) {
+        (Some(code), _) => Some(format!("Process exited with code {code}")),
+        (None, Some(signal)) => Some(format!("Process was killed by signal {signal}")),
+        (None, None) => None,
+    }
+}
+
+/// The next thing that one of them says.
+fn poll_listens(listens: &mut [(u64, Exchange)], cx: &mut Context<'_>) -> Poll<(u64, Step)> {
+    for (version, listen) in listens {
+        if let Poll::Ready(step) = listen.poll_step(cx) {
+            return Poll::Ready((*version, step));
+        }
+    }
+    Poll::Pending
 }

@@ -270,7 +270,7 @@ impl Live {
         };
         let others = async {
             if let Some(replaced) = &replaced {
-                gateway.dismiss(replaced, REDEFINED, Some(self.number)).await;
+                gateway.dismiss(replaced, REDEFINED, Some(self.number), Some(&entry)).await;
             }
         };
         tokio::join!(own, others);
@@ -321,7 +321,7 @@ impl Live {
             return Err(NoServer { servers: self.names(Some(&gateway)), name });
         }
         tracing::info!(server = %entry.name(), "server_config_removed");
-        gateway.dismiss(&entry, REMOVED, None).await;
+        gateway.dismiss(&entry, REMOVED, None, None).await;
         let event = Happening::ServerRemoved { by: Some(Text::from(self.hash.as_str())) };
         gateway.broadcast(&entry, &event, None);
         gateway.forget_server(&entry);
@@ -335,6 +335,16 @@ impl Live {
             let backend = backend.map_err(ReconnectError::NoServer)?;
             backend.reconnect(RECONNECT_MAX).await.map_err(ReconnectError::Failed)
         })
+    }
+
+    /// Puts a backend of a new definition where one of the old was, not connected until it is used.
+    pub(crate) fn succeed(&self, gateway: &Arc<Shared>, entry: &Arc<Entry>, old: &Backend) {
+        if entry.spec().isolation == Isolation::Session && !self.is_ended() {
+            let backend = Backend::new(gateway, entry, self.ourselves(gateway));
+            backend.join(self.number, self.itself());
+            backend.succeed(old);
+            self.backends.lock().entry(entry.name().as_str().into()).or_insert(backend);
+        }
     }
 
     /// Takes a backend out that was dismissed.

@@ -26,7 +26,7 @@ const KEY_PARTS: &[&str] = &[
     "signature",
 ];
 /// Keys that are secret only as a whole: inside of others these mean nothing.
-const KEYS: &[&str] = &["auth", "pass", "pin", "otp", "key", "sid", "sig"];
+const KEYS: &[&str] = &["auth", "pass", "pin", "otp", "key", "sid", "sig", "env", "headers"];
 /// How credentials begin that are known by their beginning.
 const CREDENTIALS: &[&str] =
     &["sk-", "pk_live_", "sk_live_", "ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "AKIA", "eyJ"];

@@ -1,6 +1,11 @@
 //! A call becomes a task: what its caller is told, and who looks after it from then on.
 
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
 use lb_exchange::{Cancel, End, ErrorBody, Note, Outcome, Step};
+use lb_gateway::Live;
 use lb_session::{NewTask, Pending, PendingKind, Session, Task, Ulid};
 use lb_wire::Raw;
 use lb_wire::compose::Object;
@@ -153,6 +158,9 @@ async fn look_after(mut work: Work, task: Ulid) {
             Step::Withdraw { key } => work.withdraw(&key),
             Step::Pause { .. } => drop(work.exchange.remote().back()),
             Step::End(end) => {
+                if matches!(&end.outcome, Outcome::Error(error) if is_lost(error)) {
+                    told_by_the_loss(&live, task).await;
+                }
                 work.settle(&end.outcome);
                 let now = live.now();
                 live.cell().with(|session| ended(session, task, end.outcome, now));
@@ -161,6 +169,24 @@ async fn look_after(mut work: Work, task: Ulid) {
         }
     }
 }
+
+/// Whether a call ended because its server is gone.
+fn is_lost(error: &ErrorBody) -> bool {
+    Failure::refused(error).code == failure::SERVER_DISCONNECTED
+}
+
+/// A server that is gone fails its tasks itself, all at once and in order; a call that knows of it first waits a moment.
+async fn told_by_the_loss(live: &Arc<Live>, task: Ulid) {
+    let mut watch = live.cell().watch();
+    let told =
+        poll_fn(|cx| watch.poll(cx, |session| (!session.task(task).is_some_and(Task::is_working)).then_some(())));
+    if tokio::time::timeout(LOSS_TOLD_WITHIN, told).await.is_err() {
+        tracing::debug!(%task, "call is lost and its server is not");
+    }
+}
+
+/// How long the loss of a server may take to be told.
+const LOSS_TOLD_WITHIN: Duration = Duration::from_secs(2);
 
 fn ended(session: &mut Session, task: Ulid, outcome: Outcome, now: lb_session::Moment) -> bool {
     match outcome {

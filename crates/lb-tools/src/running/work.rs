@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lb_exchange::{Answer, Ask, AskKey, AskKind, Cancel, Exchange, Outcome, Receipt, Remote, Step};
 use lb_gateway::{AskMode, Live, Tracked};
-use lb_session::{NewRequest, NewTask, PendingKind, Ulid, is_unsafe_for_models};
+use lb_session::{NewRequest, NewTask, Pending, PendingKind, Ulid, is_unsafe_for_models};
 use lb_wire::{Raw, Text};
 
 use super::CANCEL_WITHIN;
@@ -122,7 +122,9 @@ impl Work {
     pub(super) fn withdraw(&mut self, key: &AskKey) {
         let Some(at) = self.given.iter().position(|(known, _)| known == key) else { return };
         let (_, id) = self.given.swap_remove(at);
-        self.forget(id);
+        let now = self.live.now();
+        self.live.cell().with(|session| session.withdraw_request(id, now));
+        self.asked.forget(id);
     }
 
     /// The call has ended: its row too, and nobody can answer what it asked.
@@ -160,9 +162,15 @@ impl Work {
         self.settle(&Outcome::Cancelled);
     }
 
+    /// The call is over, and with it what it asked; its server has been told.
     fn forget(&self, id: Ulid) {
         let now = self.live.now();
-        self.live.cell().with(|session| session.withdraw_request(id, now));
+        self.live.cell().with(|session| {
+            if let Some(kind) = session.pending_request(id).map(Pending::kind) {
+                // It waits, so that this cannot fail.
+                session.cancel_request(id, kind, "the call that asked has ended", now).ok();
+            }
+        });
         self.asked.forget(id);
     }
 }

@@ -106,20 +106,16 @@ fn spec(args: &Args) -> Checked<ServerSpec> {
     let name =
         ServerName::parse(&args.text("name")?).map_err(|error| refuse("name", &format!("is no good: {error}")))?;
     let restart = restart(args)?;
+    // What does not belong to the kind of server is left alone, but must be what it claims to be.
+    let (headers, env) = (secrets(args, "headers")?, secrets(args, "env")?);
+    let (words, cwd) = (args.texts("args")?.unwrap_or_default(), args.maybe_text("cwd")?.map(PathBuf::from));
     let target = match (args.maybe_text("url")?, args.maybe_text("command")?) {
         (Some(_), Some(_)) => return Err(Failure::new(failure::INVALID_ARGUMENT, format!("{EITHER}, not both"))),
         (None, None) => return Err(Failure::new(failure::INVALID_ARGUMENT, format!("{EITHER}; neither was given"))),
         (Some(url), None) => {
-            let headers = secrets(args, "headers")?;
             Target::http(url, headers).map_err(|error| refuse("url", &format!("is no good: {error}")))?
         }
-        (None, Some(command)) => Target::Child {
-            command,
-            args: args.texts("args")?.unwrap_or_default(),
-            env: secrets(args, "env")?,
-            cwd: args.maybe_text("cwd")?.map(PathBuf::from),
-            inherit_env: false,
-        },
+        (None, Some(command)) => Target::Child { command, args: words, env, cwd, inherit_env: false },
     };
     Ok(ServerSpec { restart, ..ServerSpec::new(name, target) })
 }

@@ -39,6 +39,9 @@ const WAIT: Duration = Duration::from_secs(30);
 /// Bytes of events in one reply; the others come with the next.
 const BYTES_MAX: usize = 1 << 20;
 
+/// The event that has a trigger of its own.
+const LOST: &str = "server_disconnected";
+
 /// Why the wait is over.
 enum Why {
     Immediate,
@@ -85,10 +88,16 @@ fn take(session: &mut Session) -> Taken {
 fn reply(request: &Request, why: &Why, taken: Taken) -> Reply {
     let first = taken.events.first();
     let (trigger, by) = trigger(why, first.map(|event| &**event));
+    // A lost server is a trigger of its own, whatever else was first.
+    let lost =
+        taken.events.iter().skip(1).find(|event| event.kind == LOST).map(|event| {
+            Object::new().text("type", LOST).text("server", &event.server).text("eventType", LOST).finish()
+        });
+    let lost = lost.filter(|_| matches!(why, Why::Event) && by != LOST);
     let events: Vec<Raw> =
         taken.dropped.iter().chain(taken.events.iter().map(|event| &**event)).map(event_json).collect();
     let body = Object::new()
-        .raw("triggers", &array(std::iter::once(&trigger)))
+        .raw("triggers", &array(std::iter::once(&trigger).chain(&lost)))
         .text("triggered_by", by)
         .raw("events", &array(events.iter()))
         .maybe("dropped", taken.gap.map(dropped).as_ref());
@@ -111,7 +120,7 @@ fn trigger(why: &Why, first: Option<&Event>) -> (Raw, &'static str) {
     let row = |kind| Object::new().text("type", kind);
     match (why, first) {
         (Why::Event, Some(event)) => {
-            let kind = if event.kind == "server_disconnected" { event.kind } else { "event" };
+            let kind = if event.kind == LOST { LOST } else { "event" };
             (row(kind).text("server", &event.server).text("eventType", event.kind).finish(), event.kind)
         }
         (Why::Immediate, _) => (row("immediate").finish(), "existing_events"),

@@ -17,7 +17,9 @@ pub(crate) static TOOL: Tool = Tool {
     operation: "get task",
     input: r#"{ "task_id": { "type": "string", "description": "taskId from execute_tool or list_tasks" } }"#,
     required: &["task_id"],
-    output: Some(r#"{ "taskId": { "type": "string" }, "status": { "type": "string" } }"#),
+    output: Some(
+        r#"{ "taskId": { "type": "string" }, "status": { "type": "string" }, "error": { "type": ["string", "object"] } }"#,
+    ),
     hints: Hints::Reads,
     run: Run::Now(|request| run(request).into()),
 };

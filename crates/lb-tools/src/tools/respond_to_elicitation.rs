@@ -34,8 +34,9 @@ async fn run(request: Request) -> Checked<Reply> {
     let asked = respond::find(&request, PendingKind::Elicitation)?;
     let action = request.args.need_word("action", &["accept", "decline", "cancel"])?;
     let mut answer = Object::new().text("action", action);
+    let content = request.args.object("content")?;
     if action == "accept" && !asked.by_link {
-        let content = request.args.object("content")?.ok_or_else(|| refuse("content", "is required to accept"))?;
+        let content = content.ok_or_else(|| refuse("content", "is required to accept"))?;
         if let Some(schema) = asked.params.member("requestedSchema") {
             let (schema, values) = (schema.read().unwrap_or_default(), content.read().unwrap_or_default());
             let problems = form::problems(&schema, &values);

@@ -21,12 +21,12 @@ pub(crate) static TOOL: Tool = Tool {
     operation: "respond to sampling",
     input: r#"{
         "request_id": { "type": "string", "description": "requestId of the request" },
-        "role": { "enum": ["user", "assistant"], "default": "assistant", "description": "Who speaks" },
+        "role": { "enum": ["user", "assistant"], "description": "Who speaks; a model is the assistant" },
         "content": { "type": ["string", "object", "array"], "description": "The answer" },
         "model": { "type": "string", "description": "Name of the model that answered" },
         "stop_reason": { "enum": ["endTurn", "maxTokens", "stopSequence", "toolUse"], "description": "Why it ended" }
     }"#,
-    required: &["request_id", "content", "model"],
+    required: &["request_id", "role", "content", "model"],
     output: None,
     hints: Hints::Acts,
     run: Run::Waits(|request| Box::pin(async move { run(request).await.into() })),
@@ -35,7 +35,7 @@ pub(crate) static TOOL: Tool = Tool {
 async fn run(request: Request) -> Checked<Reply> {
     let asked = respond::find(&request, PendingKind::Sampling)?;
     let args = &request.args;
-    let role = args.word("role", &["user", "assistant"])?.unwrap_or("assistant");
+    let role = args.need_word("role", &["user", "assistant"])?;
     let content = content(&args.need("content")?)?;
     let model = args.text("model")?;
     let reason = args.word("stop_reason", &["endTurn", "maxTokens", "stopSequence", "toolUse"])?;

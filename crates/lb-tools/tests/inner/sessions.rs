@@ -26,7 +26,7 @@ async fn a_modern_client_learns_its_session_when_there_is_something_to_remember(
 #[tokio::test(start_paused = true)]
 async fn a_legacy_client_is_told_nothing_of_handles() {
     let stage = Stage::new(Revision::V2024_11_05, "{}").await;
-    let timer = stage.call("set_timer", json!({ "duration_ms": 10, "message": "m", "session": "ignored" })).await;
+    let timer = stage.call("set_timer", json!({ "duration_ms": 10, "message": "m" })).await;
     assert!(timer.result.get("structuredContent").is_none(), "{}", timer.text);
     assert!(!timer.text.contains("session"), "{}", timer.text);
 }
