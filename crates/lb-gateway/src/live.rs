@@ -8,6 +8,9 @@ mod input;
 mod keeper;
 mod lists;
 mod servers;
+mod tell;
+mod tending;
+mod view;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,10 +22,11 @@ use lb_session::{Cell, Limits, Moment, Session};
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
-pub use self::backend::{Backend, CallError, ReconnectError, ServerView, Unavailable};
+pub use self::backend::Backend;
 pub use self::facts::{Facts, error_code};
 pub use self::lists::{Known, Listing};
 pub use self::servers::{AddError, Added, NoServer};
+pub use self::view::{CallError, ReconnectError, ServerView, Unavailable};
 use crate::clock::Clock;
 use crate::gateway::Shared;
 use crate::tracker::Tracker;

@@ -44,7 +44,8 @@ fn check(table: &str, read: &dyn Fn(&str) -> Option<String>) -> Vec<String> {
         }
     }
     let wanted = (FIRST..=LAST).filter(|row| !ABSENT.contains(row));
-    problems.extend(wanted.filter(|row| !rows.contains_key(row)).map(|row| format!("{TABLE}: row {row:03} is missing")));
+    problems
+        .extend(wanted.filter(|row| !rows.contains_key(row)).map(|row| format!("{TABLE}: row {row:03} is missing")));
     for (place, rows) in tests.iter().filter(|(_, rows)| PER_TEST_MAX < rows.len()) {
         problems.push(format!("{TABLE}: {place} stands for {} rows, at most {PER_TEST_MAX} can be", rows.len()));
     }
@@ -107,7 +108,8 @@ mod tests {
             ("089\tARCHITECTURE.md#Two", Some("has no heading")),
             ("x\ta.rs::good", Some("not a row")),
         ] {
-            let problems: Vec<_> = check(line, &read).into_iter().filter(|text| !text.ends_with("is missing")).collect();
+            let problems: Vec<_> =
+                check(line, &read).into_iter().filter(|text| !text.ends_with("is missing")).collect();
             match want {
                 None => assert_eq!(problems, [""; 0], "{line}"),
                 Some(want) => assert!(problems.iter().any(|text| text.contains(want)), "{line}: {problems:?}"),

@@ -5,11 +5,10 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use lb_backend::Connection;
-use lb_exchange::{BoxFuture, ErrorBody, Outcome, Tasks};
+use lb_exchange::{BoxFuture, ErrorBody, Tasks};
 use lb_session::backend::{Backend as Machine, Status, Treatment};
 use lb_session::{Cause, Moment, Ulid};
-use lb_wire::revision::Era;
-use lb_wire::{Raw, Text, compose};
+use lb_wire::{Raw, Text};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -17,7 +16,7 @@ use tokio::time::Instant;
 use super::facts::Facts;
 use super::input::Ourselves;
 use super::lists::{self, Known, Listing};
-use super::servers::NoServer;
+use super::view::{ServerView, Unavailable};
 use super::{Live, keeper};
 use crate::clock::{Clock, sleep_until};
 use crate::gateway::Shared;
@@ -88,121 +87,11 @@ pub(super) struct Remembered {
     pub(super) log_level: Option<String>,
 }
 
-/// How a server stands, for a client.
-#[derive(Clone, Debug)]
-pub struct ServerView {
-    /// Its name.
-    pub name: Text,
-    /// Where it is, without secrets.
-    pub address: String,
-    /// How it is reached.
-    pub transport: &'static str,
-    /// How it stands.
-    pub status: Status,
-    /// Since when it is connected, since the Unix epoch.
-    pub connected_at: Option<Duration>,
-    /// What went wrong last.
-    pub last_error: Option<String>,
-    /// Which attempt is next, while it is out of reach.
-    pub attempt: Option<u32>,
-    /// How long until then.
-    pub next_retry: Option<Duration>,
-    /// Whether it answers its health checks, while connected.
-    pub healthy: Option<bool>,
-    /// Health checks that failed in a row, while connected.
-    pub health_failures: Option<u32>,
-    /// Its process.
-    pub pid: Option<u32>,
-    /// Since when it is defined, since the Unix epoch.
-    pub added_at: Duration,
-    /// The session that defined it, as people see it.
-    pub added_by: Option<Text>,
-}
-
-impl ServerView {
-    /// Of a server that this session has nothing to do with yet.
-    pub(super) fn unconnected(entry: &Entry) -> Self {
-        Self {
-            name: Text::from(entry.name().as_str()),
-            address: entry.spec().target.address(),
-            transport: entry.transport(),
-            status: Status::NotConnected,
-            connected_at: None,
-            last_error: None,
-            attempt: None,
-            next_retry: None,
-            healthy: None,
-            health_failures: None,
-            pid: None,
-            added_at: entry.added_at.unix,
-            added_by: entry.added_by.clone(),
-        }
-    }
-}
-
-/// Why a server cannot be used now.
-#[derive(Clone, Debug)]
-pub struct Unavailable {
-    /// The code for it.
-    pub code: &'static str,
-    /// What happened, and what to do about it.
-    pub message: String,
-    /// How the server stands.
-    pub status: Status,
-    /// Which attempt is next.
-    pub attempt: Option<u32>,
-    /// How long until then.
-    pub next_retry: Option<Duration>,
-    /// What went wrong last.
-    pub last_error: Option<String>,
-}
-
-impl Unavailable {
-    /// As the error of a call.
-    pub fn to_body(&self) -> ErrorBody {
-        let reason = match self.code {
-            "TOOL_ERR_TIMEOUT" => "timeout",
-            "LIMIT_EXCEEDED" => "limit_exceeded",
-            _ => "unavailable",
-        };
-        let data = compose::Object::new()
-            .text("reason", reason)
-            .text("status", self.status.as_str())
-            .maybe("attempt", self.attempt.map(|attempt| Raw::value(&attempt)).as_ref())
-            .maybe("nextRetryMs", self.next_retry.map(|wait| Raw::value(&wait.as_millis())).as_ref())
-            .maybe_text("lastError", self.last_error.as_deref())
-            .finish();
-        ErrorBody::new(lb_wire::revision::code::INTERNAL_ERROR, &self.message, Some(&data))
-    }
-}
-
-/// Why a request of ours got no result.
-#[derive(Debug)]
-pub enum CallError {
-    /// The server cannot be used now.
-    Unavailable(Unavailable),
-    /// It said no.
-    Refused(ErrorBody),
-    /// It cannot do that.
-    NotSupported(String),
-}
-
-/// Why a server was not connected again.
-#[derive(Debug)]
-pub enum ReconnectError {
-    /// There is none of this name.
-    NoServer(NoServer),
-    /// It could not be reached.
-    Failed(Unavailable),
-}
-
 /// Why a backend goes whose server was removed.
 pub(crate) const REMOVED: &str = "Server removed";
 /// Why a backend goes whose server is defined anew.
 pub(crate) const REDEFINED: &str = "Server configuration changed";
 
-/// How long a request that only tells the server something may take.
-const TELL_MAX: Duration = Duration::from_secs(30);
 /// How long a call waits for a connection that is being made.
 pub(super) const JOIN_MAX: Duration = Duration::from_secs(10);
 
@@ -528,123 +417,5 @@ impl Backend {
         let said = error.raw.member("message").and_then(|text| text.to_text().map(|text| text.into_owned()));
         let message = format!("server '{}' said: {}", self.name, said.unwrap_or_default());
         Unavailable { code: super::error_code(error), message, ..self.unavailable(None) }
-    }
-
-    /// Asks the server to tell when a resource changes, now and after every restart.
-    pub fn subscribe(self: &Arc<Self>, uri: &str) -> BoxFuture<'static, Result<(), CallError>> {
-        let (backend, uri) = (self.clone(), uri.to_owned());
-        Box::pin(async move {
-            let (connection, facts) = backend.connected(JOIN_MAX).await.map_err(CallError::Unavailable)?;
-            if !facts.subscribes() {
-                let message = format!("server '{}' does not tell when resources change", backend.name);
-                return Err(CallError::NotSupported(message));
-            }
-            let full = {
-                let told = backend.told.lock();
-                SUBSCRIPTIONS_MAX <= told.subscriptions.len() && !told.subscriptions.contains(&uri)
-            };
-            if full {
-                let message = format!("more than {SUBSCRIPTIONS_MAX} subscriptions of one server");
-                return Err(CallError::NotSupported(message));
-            }
-            let remember = |backend: &Self| {
-                let mut told = backend.told.lock();
-                if !told.subscriptions.contains(&uri) {
-                    told.subscriptions.push(uri.clone());
-                    told.version += 1;
-                }
-                told.version
-            };
-            if connection.era() == Era::Modern {
-                let version = remember(&backend);
-                return backend.listening_for(version).await;
-            }
-            tell(&connection, "resources/subscribe", &uri_params(&uri)).await?;
-            let _version = remember(&backend);
-            Ok(())
-        })
-    }
-
-    /// Takes that back.
-    pub fn unsubscribe(self: &Arc<Self>, uri: &str) -> BoxFuture<'static, Result<(), CallError>> {
-        let (backend, uri) = (self.clone(), uri.to_owned());
-        Box::pin(async move {
-            {
-                let mut told = backend.told.lock();
-                told.subscriptions.retain(|known| *known != uri);
-                told.version += 1;
-            }
-            let (connection, facts) = backend.connected(JOIN_MAX).await.map_err(CallError::Unavailable)?;
-            if connection.era() == Era::Modern {
-                backend.order(|order| order.relisten = true);
-                return Ok(());
-            }
-            if !facts.subscribes() {
-                let message = format!("server '{}' does not tell when resources change", backend.name);
-                return Err(CallError::NotSupported(message));
-            }
-            tell(&connection, "resources/unsubscribe", &uri_params(&uri)).await
-        })
-    }
-
-    /// Has a modern server listened to for what is subscribed to now, and waits until it confirms that.
-    async fn listening_for(self: &Arc<Self>, version: u64) -> Result<(), CallError> {
-        let mut heard = self.heard.subscribe();
-        if version <= *heard.borrow() {
-            return Ok(());
-        }
-        self.order(|order| order.relisten = true);
-        let confirmed = tokio::time::timeout(JOIN_MAX, heard.wait_for(|heard| version <= *heard)).await;
-        if matches!(confirmed, Ok(Ok(_))) {
-            return Ok(());
-        }
-        let data = Raw::from_static(r#"{"reason":"timeout"}"#);
-        let message = format!("server '{}' does not confirm the subscription; it is tried again", self.name);
-        let code = lb_wire::revision::code::INTERNAL_ERROR;
-        Err(CallError::Refused(ErrorBody::new(code, &message, Some(&data))))
-    }
-
-    /// From which level on the server shall log, now and after every restart.
-    pub fn set_log_level(self: &Arc<Self>, level: &str) -> BoxFuture<'static, Result<(), CallError>> {
-        let (backend, level) = (self.clone(), level.to_owned());
-        Box::pin(async move {
-            let (connection, facts) = backend.connected(JOIN_MAX).await.map_err(CallError::Unavailable)?;
-            if connection.era() == Era::Legacy {
-                if !facts.has("logging") {
-                    let message = format!("server '{}' does not log over the protocol", backend.name);
-                    return Err(CallError::NotSupported(message));
-                }
-                let params = compose::object(&[("level", &Raw::string(&level))]);
-                tell(&connection, "logging/setLevel", &params).await?;
-            }
-            backend.told.lock().log_level = Some(level);
-            Ok(())
-        })
-    }
-
-    /// What it was asked to watch.
-    pub fn subscriptions(&self) -> Vec<String> {
-        self.told.lock().subscriptions.clone()
-    }
-}
-
-/// Subscriptions of one server.
-const SUBSCRIPTIONS_MAX: usize = 1000;
-
-pub(super) fn uri_params(uri: &str) -> Raw {
-    compose::object(&[("uri", &Raw::string(uri))])
-}
-
-/// A request that only tells the server something.
-pub(super) async fn tell(connection: &Connection, method: &str, params: &Raw) -> Result<(), CallError> {
-    let outcome = tokio::time::timeout(TELL_MAX, connection.request(method, Some(params))).await;
-    match outcome {
-        Ok(Outcome::Result(_)) => Ok(()),
-        Ok(Outcome::Error(error)) => Err(CallError::Refused(error)),
-        Ok(Outcome::Cancelled) | Err(_) => {
-            let data = Raw::from_static(r#"{"reason":"timeout"}"#);
-            let code = lb_wire::revision::code::INTERNAL_ERROR;
-            Err(CallError::Refused(ErrorBody::new(code, "the server did not answer in time", Some(&data))))
-        }
     }
 }

@@ -270,7 +270,7 @@ impl Drop for Unwanted {
     fn drop(&mut self) {
         if let Some((connection, params)) = self.task.take() {
             self.tasks.spawn(async move {
-                if let Err(error) = super::backend::tell(&connection, "tasks/cancel", &params).await {
+                if let Err(error) = super::tell::tell(&connection, "tasks/cancel", &params).await {
                     tracing::debug!(?error, "task of a server could not be cancelled");
                 }
             });

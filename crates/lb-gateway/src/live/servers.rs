@@ -8,9 +8,10 @@ use lb_session::Happening;
 use lb_wire::Text;
 use tokio::sync::oneshot;
 
-use super::backend::{Backend, REDEFINED, REMOVED, ReconnectError, ServerView, Unavailable};
+use super::backend::{Backend, REDEFINED, REMOVED};
 use super::facts::Facts;
 use super::input::Ourselves;
+use super::view::{ReconnectError, ServerView, Unavailable};
 use super::{AskMode, Live};
 use crate::gateway::Shared;
 use crate::reach;

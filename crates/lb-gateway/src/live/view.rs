@@ -1,0 +1,118 @@
+//! How a server stands, and why it cannot be used: what clients are told of it.
+
+use std::time::Duration;
+
+use lb_exchange::ErrorBody;
+use lb_session::backend::Status;
+use lb_wire::{Raw, Text, compose};
+
+use super::servers::NoServer;
+use crate::registry::Entry;
+
+/// How a server stands, for a client.
+#[derive(Clone, Debug)]
+pub struct ServerView {
+    /// Its name.
+    pub name: Text,
+    /// Where it is, without secrets.
+    pub address: String,
+    /// How it is reached.
+    pub transport: &'static str,
+    /// How it stands.
+    pub status: Status,
+    /// Since when it is connected, since the Unix epoch.
+    pub connected_at: Option<Duration>,
+    /// What went wrong last.
+    pub last_error: Option<String>,
+    /// Which attempt is next, while it is out of reach.
+    pub attempt: Option<u32>,
+    /// How long until then.
+    pub next_retry: Option<Duration>,
+    /// Whether it answers its health checks, while connected.
+    pub healthy: Option<bool>,
+    /// Health checks that failed in a row, while connected.
+    pub health_failures: Option<u32>,
+    /// Its process.
+    pub pid: Option<u32>,
+    /// Since when it is defined, since the Unix epoch.
+    pub added_at: Duration,
+    /// The session that defined it, as people see it.
+    pub added_by: Option<Text>,
+}
+
+impl ServerView {
+    /// Of a server that this session has nothing to do with yet.
+    pub(super) fn unconnected(entry: &Entry) -> Self {
+        Self {
+            name: Text::from(entry.name().as_str()),
+            address: entry.spec().target.address(),
+            transport: entry.transport(),
+            status: Status::NotConnected,
+            connected_at: None,
+            last_error: None,
+            attempt: None,
+            next_retry: None,
+            healthy: None,
+            health_failures: None,
+            pid: None,
+            added_at: entry.added_at.unix,
+            added_by: entry.added_by.clone(),
+        }
+    }
+}
+
+/// Why a server cannot be used now.
+#[derive(Clone, Debug)]
+pub struct Unavailable {
+    /// The code for it.
+    pub code: &'static str,
+    /// What happened, and what to do about it.
+    pub message: String,
+    /// How the server stands.
+    pub status: Status,
+    /// Which attempt is next.
+    pub attempt: Option<u32>,
+    /// How long until then.
+    pub next_retry: Option<Duration>,
+    /// What went wrong last.
+    pub last_error: Option<String>,
+}
+
+impl Unavailable {
+    /// As the error of a call.
+    pub fn to_body(&self) -> ErrorBody {
+        let reason = match self.code {
+            "TOOL_ERR_TIMEOUT" => "timeout",
+            "LIMIT_EXCEEDED" => "limit_exceeded",
+            _ => "unavailable",
+        };
+        let data = compose::Object::new()
+            .text("reason", reason)
+            .text("status", self.status.as_str())
+            .maybe("attempt", self.attempt.map(|attempt| Raw::value(&attempt)).as_ref())
+            .maybe("nextRetryMs", self.next_retry.map(|wait| Raw::value(&wait.as_millis())).as_ref())
+            .maybe_text("lastError", self.last_error.as_deref())
+            .finish();
+        ErrorBody::new(lb_wire::revision::code::INTERNAL_ERROR, &self.message, Some(&data))
+    }
+}
+
+/// Why a request of ours got no result.
+#[derive(Debug)]
+pub enum CallError {
+    /// The server cannot be used now.
+    Unavailable(Unavailable),
+    /// It said no.
+    Refused(ErrorBody),
+    /// It cannot do that.
+    NotSupported(String),
+}
+
+/// Why a server was not connected again.
+#[derive(Debug)]
+pub enum ReconnectError {
+    /// There is none of this name.
+    NoServer(NoServer),
+    /// It could not be reached.
+    Failed(Unavailable),
+}
