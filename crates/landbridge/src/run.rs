@@ -156,6 +156,9 @@ async fn stdio(settings: &Stdio) -> Result<(), Failure> {
         (None, Some(_)) => SurfaceName::Server,
         (None, None) => SurfaceName::Tools,
     };
+    if let (Some(_), None) = (&settings.server, &settings.config) {
+        return Err(Failure::usage("--server names a server of a config: give it with --config FILE"));
+    }
     let loaded = load(settings.config.as_deref(), surface)?;
     let mount = match surface {
         SurfaceName::Tools => Mount::Tools,

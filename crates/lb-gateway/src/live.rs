@@ -223,6 +223,9 @@ impl Live {
         }
         let now = self.now();
         self.cell.with(|session| session.close(now));
+        if let Some(gateway) = self.gateway.upgrade() {
+            gateway.tracker().clear_session(&self.hash);
+        }
         true
     }
 

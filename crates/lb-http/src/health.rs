@@ -44,7 +44,9 @@ pub(crate) fn banner(settings: &Settings, several: &[String]) -> Bytes {
 /// The answer to a path that does not exist.
 pub(crate) fn lost(settings: &Settings) -> Bytes {
     let path = &settings.mcp_path;
-    let error = format!("Not found. Available endpoints: {path}, {path}/tools, {path}/server/{{name}}, /health, /ping");
+    let error = format!(
+        "Not found. Available endpoints: {path}, {path}/tools, {path}/server/{{name}}, /health, /ping, /waterfall"
+    );
     Bytes::from(json!({ "error": error }).to_string())
 }
 

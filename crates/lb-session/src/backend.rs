@@ -141,6 +141,8 @@ pub struct Backend {
     /// Attempts of the trouble at hand.
     attempt: u32,
     retry_at: Option<Duration>,
+    /// When the next attempt was due before somebody wanted one at once.
+    scheduled: Option<Duration>,
     /// Out of reach, but not given up yet.
     grace_until: Option<Duration>,
     connected: Option<Moment>,
@@ -171,6 +173,7 @@ impl Backend {
             generation: 0,
             attempt: 0,
             retry_at: None,
+            scheduled: None,
             grace_until: None,
             connected: None,
             last_error: None,
@@ -224,12 +227,13 @@ impl Backend {
     }
 
     /// An attempt begins. Gives its number; that of the connection, when there is one.
-    pub fn start(&mut self) -> u64 {
+    pub fn start(&mut self, now: Moment) -> u64 {
         if self.status == Status::Connected {
             return self.generation;
         }
         self.generation += 1;
-        self.retry_at = None;
+        // Somebody is in a hurry: if that fails, the schedule stays what it was.
+        self.scheduled = self.retry_at.take().filter(|at| now.up < *at);
         if self.status != Status::Reconnecting {
             self.status = Status::Connecting;
         }
@@ -299,7 +303,8 @@ impl Backend {
     fn settle(&mut self, now: Moment) {
         self.status = Status::Connected;
         self.connected = Some(now);
-        (self.retry_at, self.grace_until, self.last_error, self.told_capped) = (None, None, None, None);
+        (self.retry_at, self.scheduled, self.grace_until) = (None, None, None);
+        (self.last_error, self.told_capped) = (None, None);
         (self.health_failures, self.degraded) = (0, false);
     }
 
@@ -323,6 +328,11 @@ impl Backend {
             let told = self.give_up_grace();
             self.status = Status::Error;
             return Ok(told);
+        }
+        if let Some(at) = self.scheduled.take() {
+            self.status = Status::Reconnecting;
+            self.retry_at = Some(at.max(now.up));
+            return Ok(Vec::new());
         }
         Ok(self.schedule(now, jitter))
     }
@@ -396,7 +406,7 @@ impl Backend {
         let was_up = self.status == Status::Connected || self.grace_until.is_some();
         self.generation += 1;
         self.status = Status::Disconnected;
-        (self.retry_at, self.grace_until, self.connected) = (None, None, None);
+        (self.retry_at, self.scheduled, self.grace_until, self.connected) = (None, None, None, None);
         (self.attempt, self.health_failures, self.degraded) = (0, 0, false);
         if !was_up {
             return Vec::new();

@@ -79,7 +79,17 @@ pub(crate) async fn of_one_or_all(
 /// A list, or the sentence that older clients of this kind expect for an empty one.
 pub(crate) fn listed(request: &Request, name: &'static str, rows: &[Raw], errors: &[Raw], empty: &str) -> Reply {
     let wanted = request.live().policy().legacy_empty_text;
-    Reply::list(name, rows, errors).or_sentence(rows.len(), wanted, empty)
+    Reply::list(name, rows, errors).or_sentence(rows.len(), wanted, empty).with_sentence(&missing(errors))
+}
+
+/// Which servers are not in a list, and why, for whoever reads only text.
+fn missing(errors: &[Raw]) -> String {
+    let text = |row: &Raw, name: &str| row.member(name).and_then(|raw| raw.to_text().map(|text| text.into_owned()));
+    let each = errors.iter().map(|row| {
+        format!("'{}': {}", text(row, "server").unwrap_or_default(), text(row, "message").unwrap_or_default())
+    });
+    let each: Vec<String> = each.collect();
+    if each.is_empty() { String::new() } else { format!("Not in this list: {}", each.join("; ")) }
 }
 
 /// A row as its server wrote it, with the server's name first.

@@ -109,6 +109,14 @@ impl Reply {
         self
     }
 
+    /// With a further sentence, if there is one.
+    pub(crate) fn with_sentence(mut self, sentence: &str) -> Self {
+        if let (Body::Ours { blocks, .. }, false) = (&mut self.body, sentence.is_empty()) {
+            blocks.push(splice::text_block(sentence));
+        }
+        self
+    }
+
     /// With a further block of JSON.
     pub(crate) fn with_block(mut self, block: Option<&Raw>) -> Self {
         if let Body::Ours { blocks, .. } = &mut self.body {

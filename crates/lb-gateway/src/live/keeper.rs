@@ -48,7 +48,7 @@ async fn keep_on(backend: &Arc<Backend>) {
                 if let Some(connection) = connection {
                     connection.close().await;
                 }
-                let generation = backend.state.lock().machine.start();
+                let generation = backend.state.lock().machine.start(backend.now());
                 attempt(backend, generation, true).await;
             }
             Next::Connect(generation) => attempt(backend, generation, false).await,
@@ -104,11 +104,11 @@ impl Backend {
                         let soonest = state.machine.retry_at().into_iter().chain(state.machine.grace_until()).min();
                         Next::Wait(soonest.unwrap_or(now.up))
                     }
-                    None if wanted || due => Next::Connect(state.machine.start()),
+                    None if wanted || due => Next::Connect(state.machine.start(now)),
                     None => Next::Wait(state.machine.retry_at().unwrap_or(now.up) + self.spread()),
                 }
             }
-            _ if wanted => Next::Connect(state.machine.start()),
+            _ if wanted => Next::Connect(state.machine.start(now)),
             _ => {
                 state.keeper = false;
                 Next::Rest
@@ -417,7 +417,7 @@ pub(super) async fn renew(backend: &Arc<Backend>, generation: u64, connection: &
     let generation = {
         let mut state = backend.state.lock();
         state.connection = None;
-        state.machine.start()
+        state.machine.start(backend.now())
     };
     let known = prepare(backend, connection).await;
     // What it forgot meanwhile is known by now.

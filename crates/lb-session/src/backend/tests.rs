@@ -29,7 +29,7 @@ fn names(told: &[Told]) -> Vec<&'static str> {
 }
 
 fn up(backend: &mut Backend, now: Moment) -> u64 {
-    let generation = backend.start();
+    let generation = backend.start(now);
     backend.connected(generation, &listed(), false, now).expect("current");
     generation
 }
@@ -46,7 +46,7 @@ fn a_crash_is_told_in_order_and_its_exit_with_it() {
     );
     assert_eq!((backend.status(), backend.attempt()), (Status::Reconnecting, Some(1)));
     assert_eq!(backend.lost(generation, "again", None, at(1), NO_JITTER).err(), Some(Stale), "told once per loss");
-    let generation = backend.start();
+    let generation = backend.start(at(2));
     let told = backend.connected(generation, &listed(), false, at(2)).expect("current");
     assert_eq!(names(&told), ["server_reconnected"]);
 }
@@ -110,7 +110,7 @@ fn a_blip_costs_nothing_and_a_longer_absence_is_a_loss() {
     assert!(backend.tick(at(216)).is_empty(), "once per loss");
     assert_eq!(backend.resumed(generation, &listed(), at(217)).err(), Some(Stale));
     backend.note_losses(Losses { tasks: 2, elicitations: 1, sampling: 0 });
-    let generation = backend.start();
+    let generation = backend.start(at(220));
     let told = backend.connected(generation, &listed(), false, at(220)).expect("current");
     let [Told::Event(Happening::ServerReconnected(how))] = told.as_slice() else { panic!("{told:?}") };
     assert!(!how.blip && how.tasks_failed == 2 && how.elicitations_lost == 1);
@@ -119,8 +119,8 @@ fn a_blip_costs_nothing_and_a_longer_absence_is_a_loss() {
 #[test]
 fn what_an_older_attempt_reports_is_stale() {
     let mut backend = http();
-    let first = backend.start();
-    let second = backend.start();
+    let first = backend.start(at(0));
+    let second = backend.start(at(0));
     assert_eq!(backend.connected(first, &listed(), false, at(0)).err(), Some(Stale));
     assert_eq!(backend.failed(first, "late", false, at(0), NO_JITTER).err(), Some(Stale));
     assert!(backend.stop(None).is_empty(), "it was never up");
@@ -145,8 +145,8 @@ fn attempts_are_told_until_they_are_routine() {
     let mut now = Duration::ZERO;
     let mut told = Vec::new();
     for _ in 0..40 {
-        let generation = backend.start();
         let moment = Moment { up: now, unix: now };
+        let generation = backend.start(moment);
         let news = backend.failed(generation, "refused", false, moment, NO_JITTER).expect("current");
         if !news.is_empty() {
             told.push(backend.attempt().expect("is out of reach"));
@@ -155,6 +155,21 @@ fn attempts_are_told_until_they_are_routine() {
     }
     // 1 to 5, the first at the longest wait (9), then every half hour of 180 s waits.
     assert_eq!(told, [1, 2, 3, 4, 5, 9, 19, 29, 39]);
+}
+
+#[test]
+fn whoever_is_in_a_hurry_does_not_lengthen_the_waits_of_others() {
+    let mut backend = http();
+    let generation = backend.start(at(0));
+    backend.failed(generation, "refused", false, at(0), NO_JITTER).expect("current");
+    for _ in 0..10 {
+        let generation = backend.start(at(0));
+        assert!(backend.failed(generation, "refused", false, at(0), NO_JITTER).expect("current").is_empty());
+        assert_eq!((backend.attempt(), backend.retry_at()), (Some(1), Some(Duration::from_secs(1))));
+    }
+    let generation = backend.start(at(1));
+    backend.failed(generation, "refused", false, at(1), NO_JITTER).expect("current");
+    assert_eq!((backend.attempt(), backend.retry_at()), (Some(2), Some(Duration::from_secs(3))));
 }
 
 /// Inputs in any order and from any attempt: the events a client sees always make sense.
@@ -178,7 +193,7 @@ fn any_history_makes_sense() {
             let generation = backend.generation().saturating_sub(u64::from(random(4) == 0));
             let outcome = match random(9) {
                 0 => {
-                    backend.start();
+                    backend.start(moment);
                     Ok(vec![])
                 }
                 1 => backend.connected(generation, &listed(), random(2) == 0, moment),

@@ -89,7 +89,12 @@ fn reply(added: &Added, shown: &str) -> Reply {
         .text("protocolVersion", facts.revision.as_str())
         .number("toolCount", facts.tool_count)
         .finish();
-    let sentence = format!("Connected to server '{}' at {shown}\nCapabilities: {}", &*view.name, flags.as_str());
+    let sentence = format!(
+        "Connected to server '{}' at {shown}\nCapabilities: {}\nTools: {}",
+        &*view.name,
+        flags.as_str(),
+        facts.tool_count
+    );
     Reply::said(&sentence, structured).with_session()
 }
 

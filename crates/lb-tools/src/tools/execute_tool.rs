@@ -30,7 +30,7 @@ pub(crate) static TOOL: Tool = Tool {
         "args": { "type": "object", "default": {}, "description": "Arguments that fit the tool's inputSchema" },
         "timeout_ms": {
             "type": "integer", "minimum": 100, "maximum": 900000, "default": 120000,
-            "description": "When it becomes a task (45 s if left out, without progress token)"
+            "description": "When it becomes a task; 45 s if left out without a progress token"
         },
         "task_ttl_ms": {
             "type": "integer", "minimum": 1000, "default": 600000,
@@ -84,7 +84,11 @@ struct Wish {
 fn read(request: &Request) -> Checked<(Wish, Arc<Backend>)> {
     let args = &request.args;
     let (server, tool) = (args.text("server")?, args.text("tool")?);
-    let arguments = args.object("args")?.unwrap_or_else(Raw::empty_object);
+    // The protocol's own word for them is what a model may write that has not looked.
+    let arguments = match args.object("args")? {
+        Some(given) => given,
+        None => args.object("arguments")?.unwrap_or_else(Raw::empty_object),
+    };
     let timeout = args.millis("timeout_ms", 100..=900_000)?;
     // The session knows the longest there is.
     let ttl = args.millis("task_ttl_ms", 1_000..=u64::MAX)?;

@@ -39,7 +39,14 @@ async fn run(request: Request) -> Checked<Reply> {
         .iter()
         .flat_map(|(server, rows)| rows.iter().filter(|row| named(row)).map(|row| fanout::labelled(server, row)))
         .collect();
-    Ok(fanout::listed(&request, "tools", &rows, &lists.errors, "No tools available"))
+    let hint = match (&servers, lists.rows.is_empty() && lists.errors.is_empty()) {
+        (Some(pattern), true) => {
+            let names: Vec<String> = request.live().servers().iter().map(|view| view.name.to_string()).collect();
+            format!("No server matches '{}'; defined are: {}", pattern.as_str(), names.join(", "))
+        }
+        _ => String::new(),
+    };
+    Ok(fanout::listed(&request, "tools", &rows, &lists.errors, "No tools available").with_sentence(&hint))
 }
 
 fn pattern(args: &Args, name: &str) -> Checked<Option<Regex>> {

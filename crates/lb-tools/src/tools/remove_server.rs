@@ -11,7 +11,7 @@ use crate::request::Request;
 pub(crate) static TOOL: Tool = Tool {
     name: "remove_server",
     title: "Remove a server",
-    description: "Disconnect a server and forget its definition. Its running tasks fail and its open requests are \
+    description: "Disconnect a server and forget it, for all your sessions. Its tasks fail and its open requests are \
                   withdrawn. Use reconnect_server instead if it only misbehaves.",
     operation: "remove server",
     input: r#"{ "name": { "type": "string", "description": "Server name" } }"#,
@@ -23,7 +23,11 @@ pub(crate) static TOOL: Tool = Tool {
 
 async fn run(request: Request) -> Checked<Reply> {
     let name = request.args.text("name")?;
+    let added_by = request.live().servers().into_iter().find(|view| *view.name == *name).and_then(|view| view.added_by);
     request.live().remove_server(&name).await.map_err(|error| Failure::no_server(&error))?;
     let structured = Object::new().text("name", &name).flag("removed", true).finish();
-    Ok(Reply::said(&format!("Removed server '{name}'"), structured))
+    // What the operator defined comes back with the next start.
+    let until =
+        if added_by.is_none() { ", which is in the configuration, until landbridge is started again" } else { "" };
+    Ok(Reply::said(&format!("Removed server '{name}'{until}"), structured))
 }
