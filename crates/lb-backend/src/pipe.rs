@@ -190,16 +190,17 @@ impl Commanded for PipeCall {
     }
 
     fn cancel(&mut self, why: &Cancel) {
-        let Some((id, slot)) = self.open.take() else { return };
-        if self.pipe.intake.calls.cancelled(id) {
+        if let Some((id, _)) = self.open.take()
+            && self.pipe.intake.calls.cancelled(id)
+        {
+            // What it asked for the call goes with the call.
             self.pipe.notify("notifications/cancelled", Some(&cancelled_params(id, why)));
         }
-        self.refuse(&slot);
     }
 }
 
 impl PipeCall {
-    /// A server that still waits for an answer when the call is over gets one.
+    /// A server that has answered the call and still waits for an answer of its own gets one.
     fn refuse(&self, slot: &Slot) {
         for (key, kind) in slot.take_asks() {
             self.pipe.answer(&key, &kind.refusal());

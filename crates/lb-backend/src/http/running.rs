@@ -97,14 +97,17 @@ impl Running {
     /// The end of it all.
     pub fn over(mut self, end: Result<End, End>) -> End {
         self.known = false;
-        // A server that still waits for an answer gets one.
-        for (key, kind) in self.slot.take_asks() {
-            self.connection.answer(&key, &kind.refusal());
-        }
         let end = match end {
             Ok(end) | Err(end) => end,
         };
-        self.early.take().unwrap_or(end)
+        let end = self.early.take().unwrap_or(end);
+        // A server that has answered the call and still waits for an answer of its own gets one.
+        if !matches!(end.outcome, Outcome::Cancelled) {
+            for (key, kind) in self.slot.take_asks() {
+                self.connection.answer(&key, &kind.refusal());
+            }
+        }
+        end
     }
 
     /// Waits for `http`, and meanwhile hands out steps and obeys commands. The end comes instead when the call is
