@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lb_exchange::{Outcome, Step};
 use lb_gateway::{Backend, CallError, Kind};
-use lb_wire::{Raw, splice};
+use lb_wire::Raw;
 
 use crate::args::Checked;
 use crate::failure::{self, Failure};
@@ -13,8 +13,6 @@ use crate::request::Request;
 
 /// How long a server has to answer what is no call of a tool.
 const WITHIN: Duration = Duration::from_secs(30);
-/// What a modern result has beside what was asked for.
-const MODERN_MEMBERS: [&str; 3] = ["resultType", "ttlMs", "cacheScope"];
 
 /// A request, and how it is told to those who watch.
 pub(crate) struct Plain<'a> {
@@ -61,7 +59,7 @@ pub(crate) async fn ask(request: &Request, backend: &Arc<Backend>, plain: Plain<
 
 fn read(outcome: Outcome) -> Checked<Raw> {
     match outcome {
-        Outcome::Result(result) => Ok(splice::without(&result, &MODERN_MEMBERS)),
+        Outcome::Result(result) => Ok(result),
         Outcome::Error(error) => Err(Failure::refused(&error)),
         Outcome::Cancelled => Err(Failure::new(failure::EXECUTION_FAILED, "the request was cancelled")),
     }
