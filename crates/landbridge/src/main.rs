@@ -3,11 +3,14 @@
 //! Wires the crates together: command line, settings, gateway, transports, signals, exit codes. Nothing here knows the
 //! protocol.
 
+mod assembly;
 mod banner;
 mod cli;
 mod embedded;
 mod logs;
 mod run;
+mod serve;
+mod stdio;
 
 use std::process::ExitCode;
 

@@ -1,0 +1,124 @@
+//! What every way of serving needs: the servers of a config, the gateway, signals, and the way down.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lb_backend::{Children, Environment};
+use lb_exchange::{ServerSpec, Tasks};
+use lb_gateway::{Gateway, Policy, Setup, Surface};
+
+use crate::cli::SurfaceName;
+use crate::embedded;
+use crate::run::Failure;
+
+/// How long sessions and children may take to end.
+const CLOSE_GRACE: Duration = Duration::from_secs(10);
+/// How long what is left may take. A child that will not go is ended after 5 s, and that must be seen.
+const TASKS_GRACE: Duration = Duration::from_secs(7);
+
+/// The servers of a config.
+#[derive(Default)]
+pub struct Loaded {
+    /// Those to serve.
+    pub servers: Vec<ServerSpec>,
+    /// Those that are switched off.
+    pub disabled: Vec<ServerSpec>,
+}
+
+/// Reads the servers, says everything that is wrong with the file at once, and goes on only if it can.
+pub fn load(path: Option<&Path>, surface: SurfaceName) -> Result<Loaded, Failure> {
+    let Some(path) = path else {
+        return match surface {
+            SurfaceName::Tools => Ok(Loaded::default()),
+            SurfaceName::Server => Err(Failure::usage("--surface server needs --config with the server in it")),
+        };
+    };
+    let show = |problems: &[lb_config::Problem]| {
+        for problem in problems {
+            eprintln!("{problem}");
+        }
+    };
+    match lb_config::load(path) {
+        Ok(loaded) => {
+            show(&loaded.warnings);
+            show(&loaded.left_out);
+            let (disabled, servers): (Vec<_>, Vec<_>) = loaded.servers.into_iter().partition(|server| server.disabled);
+            match (servers.as_slice(), disabled.as_slice()) {
+                ([], off) if surface == SurfaceName::Tools => {
+                    if !off.is_empty() {
+                        eprintln!("landbridge: every server of {} is disabled: {}", path.display(), names(off));
+                    }
+                    Ok(Loaded { servers, disabled })
+                }
+                ([], []) => Err(Failure::usage(format!("{} names no server to serve", path.display()))),
+                ([], off) => {
+                    Err(Failure::usage(format!("every server of {} is disabled: {}", path.display(), names(off))))
+                }
+                _ => Ok(Loaded { servers, disabled }),
+            }
+        }
+        Err(problems) => {
+            show(&problems);
+            Err(Failure::usage(format!("{} cannot be used", path.display())))
+        }
+    }
+}
+
+/// Their names, for people.
+pub fn names(servers: &[ServerSpec]) -> String {
+    servers.iter().map(|server| server.name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+/// A gateway in front of these servers.
+pub fn gateway(
+    servers: Vec<ServerSpec>,
+    surface: SurfaceName,
+    policy: Policy,
+    record_args: bool,
+    tasks: &Tasks,
+) -> Result<Gateway, Failure> {
+    let supervisor = lb_process::own_supervisor()
+        .map_err(|error| Failure::runtime(format!("cannot find this program's own file: {error}")))?;
+    let embedded = Arc::new(embedded::servers(tasks));
+    let children = Children::new(lb_backend::CHILDREN_MAX);
+    let environment = Environment { supervisor, embedded, tasks: tasks.clone(), children };
+    let tools: Option<Arc<dyn Surface>> = Some(Arc::new(lb_tools::Tools::default()));
+    let only_server = surface == SurfaceName::Server;
+    let setup = Setup { policy, tools, only_server, record_args, ..Setup::default() };
+    Gateway::new(servers, &environment, setup).map_err(|(name, error)| Failure::usage(format!("{name}: {error}")))
+}
+
+/// Ends sessions, connections and children.
+pub async fn close(gateway: &Gateway, tasks: &Tasks) {
+    if tokio::time::timeout(CLOSE_GRACE, gateway.close()).await.is_err() {
+        tracing::warn!("servers did not end in time; they are killed");
+    }
+    if !tasks.close(TASKS_GRACE).await {
+        tracing::warn!("tasks outlived the grace period");
+    }
+}
+
+/// Resolves at the first Ctrl-C or SIGTERM; a second one ends the process at once.
+pub async fn signal() {
+    next_signal().await;
+    eprintln!("landbridge: stopping; once more to stop at once");
+    // A set of its own, which nobody closes: it must hear the second signal to the very end.
+    Tasks::default().spawn(async {
+        next_signal().await;
+        std::process::exit(130);
+    });
+}
+
+async fn next_signal() {
+    use tokio::signal::unix::{SignalKind, signal};
+    match (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) {
+        (Ok(mut interrupt), Ok(mut terminate)) => {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        }
+        _ => std::future::pending().await,
+    }
+}

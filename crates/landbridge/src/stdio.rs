@@ -1,0 +1,58 @@
+//! `landbridge stdio`: the gateway on stdin and stdout.
+
+use std::sync::Arc;
+
+use lb_exchange::{Mount, Principal, ServerName, ServerSpec, Tasks};
+use lb_front::Front;
+use lb_gateway::Policy;
+
+use crate::assembly::{Loaded, close, gateway, load, names, signal};
+use crate::cli::{Stdio, SurfaceName};
+use crate::run::Failure;
+
+/// Serves until the client closes stdin, or it is told to stop.
+pub async fn stdio(settings: &Stdio) -> Result<(), Failure> {
+    let surface = match (settings.surface, &settings.server) {
+        (Some(SurfaceName::Tools), Some(_)) => {
+            return Err(Failure::usage("--surface tools serves all servers; leave out --server"));
+        }
+        (Some(surface), _) => surface,
+        (None, Some(_)) => SurfaceName::Server,
+        (None, None) => SurfaceName::Tools,
+    };
+    if let (Some(_), None) = (&settings.server, &settings.config) {
+        return Err(Failure::usage("--server names a server of a config: give it with --config FILE"));
+    }
+    let loaded = load(settings.config.as_deref(), surface)?;
+    let mount = match surface {
+        SurfaceName::Tools => Mount::Tools,
+        SurfaceName::Server => Mount::Server(choose(&loaded, settings.server.as_deref())?),
+    };
+    let tasks = Tasks::default();
+    // Whoever starts us on a pipe could start any other program too.
+    let policy = Policy { allow_spawn: true, ..Policy::default() };
+    let gateway = gateway(loaded.servers, surface, policy, false, &tasks)?;
+    let front = Front::new(Arc::new(gateway.clone()), lb_front::Settings::default());
+    let served = lb_stdio::serve(&front, mount, Principal::local(), signal()).await;
+    close(&gateway, &tasks).await;
+    served.map_err(|error| Failure::runtime(error.to_string()))
+}
+
+/// The server to serve alone.
+fn choose(Loaded { servers, disabled }: &Loaded, wanted: Option<&str>) -> Result<ServerName, Failure> {
+    let Some(wanted) = wanted else {
+        return match servers.as_slice() {
+            [only] => Ok(only.name.clone()),
+            many => Err(Failure::usage(format!("several servers: choose one with --server: {}", names(many)))),
+        };
+    };
+    let is_wanted = |server: &&ServerSpec| server.name.as_str() == wanted;
+    if let Some(found) = servers.iter().find(is_wanted) {
+        return Ok(found.name.clone());
+    }
+    let why = match disabled.iter().find(is_wanted) {
+        Some(_) => format!("server {wanted:?} is disabled in the config; enabled are: {}", names(servers)),
+        None => format!("no server {wanted:?} in the config; it has: {}", names(servers)),
+    };
+    Err(Failure::usage(why))
+}
