@@ -45,8 +45,15 @@ impl Body {
         Self { content: Content::Stream(Box::new(stream)), _work: None }
     }
 
-    /// The connection is busy until this body is gone.
-    pub(crate) fn hold(&mut self, work: Work) {
+    pub(crate) fn is_stream(&self) -> bool {
+        matches!(self.content, Content::Stream(_))
+    }
+
+    /// The connection is busy until this body is gone. What has no end is not in flight.
+    pub(crate) fn hold(&mut self, mut work: Work) {
+        if matches!(&self.content, Content::Stream(stream) if stream.frames.is_endless()) {
+            work.uncount();
+        }
         self._work = Some(work);
     }
 }
@@ -129,6 +136,7 @@ impl Stream {
                 Poll::Ready(None) => break,
                 Poll::Pending if self.out.is_empty() && self.should_close() => {
                     sse::retry(&mut self.out, self.retry_after);
+                    sse::comment(&mut self.out, "stopping");
                     self.closing = true;
                 }
                 Poll::Pending if self.out.is_empty() => return Poll::Pending,

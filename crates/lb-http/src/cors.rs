@@ -1,6 +1,9 @@
 //! What browsers are told: security headers for everybody, CORS for pages that may call us.
 
+use http::Request;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+
+use crate::guard::{is_loopback, without_port};
 
 /// Headers of every response.
 const SECURITY: [(HeaderName, HeaderValue); 7] = [
@@ -35,10 +38,19 @@ pub(crate) fn secure(headers: &mut HeaderMap) {
     }
 }
 
+/// For how long browsers shall use TLS alone. Under the name of this machine not at all: other programs have other
+/// ports under it, and most of them no TLS.
+pub(crate) fn strict_transport<B>(request: &Request<B>) -> HeaderValue {
+    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).map(without_port);
+    HeaderValue::from_static(if host.is_some_and(is_loopback) { "max-age=0" } else { "max-age=31536000" })
+}
+
 /// Lets the page read the response; its origin has been checked.
 pub(crate) fn allow(origin: HeaderValue, headers: &mut HeaderMap) {
-    const EXPOSED: HeaderValue =
-        HeaderValue::from_static("Mcp-Session-Id, Mcp-Protocol-Version, Last-Event-Id, WWW-Authenticate");
+    const EXPOSED: HeaderValue = HeaderValue::from_static(
+        "Mcp-Session-Id, Mcp-Protocol-Version, Last-Event-Id, WWW-Authenticate, X-Request-Id, Retry-After, \
+         RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset",
+    );
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
     headers.insert(header::VARY, HeaderValue::from_static("Origin"));

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::Poll;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
@@ -15,6 +16,9 @@ use lb_wire::header;
 use tokio::time::Instant;
 
 use crate::settings::Settings;
+
+/// How long a body may bring less than it must, for lines that are slow to start.
+const SLOW_START: Duration = Duration::from_secs(5);
 
 /// A header that must stand alone came twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +79,8 @@ pub(crate) async fn body(request: &mut Request<Incoming>, settings: &Settings) -
     if declared.is_some_and(|length| settings.body_bytes_max as u64 <= length.saturating_sub(1)) {
         return Err(BodyError::Large);
     }
-    let mut sleep = pin!(tokio::time::sleep_until(Instant::now() + settings.body_read_max));
+    let start = Instant::now();
+    let mut sleep = pin!(tokio::time::sleep_until(start + due(0, settings)));
     let mut gathered = Gathered::Nothing;
     std::future::poll_fn(|cx| {
         loop {
@@ -92,12 +97,27 @@ pub(crate) async fn body(request: &mut Request<Incoming>, settings: &Settings) -
                 Poll::Ready(None) => return Poll::Ready(Ok(std::mem::take(&mut gathered).into_bytes())),
                 Poll::Pending => {
                     std::task::ready!(sleep.as_mut().poll(cx));
-                    return Poll::Ready(Err(BodyError::Slow));
+                    // What has come since then may have bought more time.
+                    let due = start + due(gathered.len(), settings);
+                    if due <= sleep.deadline() {
+                        return Poll::Ready(Err(BodyError::Slow));
+                    }
+                    sleep.as_mut().reset(due);
                 }
             }
         }
     })
     .await
+}
+
+/// How long a body of which so much has come may have taken so far.
+fn due(bytes: usize, settings: &Settings) -> Duration {
+    if settings.body_rate_min == 0 {
+        return settings.body_read_max;
+    }
+    let bought = bytes as f64 / f64::from(settings.body_rate_min);
+    let bought = Duration::try_from_secs_f64(bought).unwrap_or(settings.body_read_max);
+    settings.body_read_max.min(SLOW_START.saturating_add(bought))
 }
 
 /// The pieces of a body; one piece, the usual case, is not copied.
@@ -140,5 +160,20 @@ impl Gathered {
             Self::One(data) => data,
             Self::Several(data) => data.freeze(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_buys_time_with_what_it_brings_and_no_more_than_there_is() {
+        let settings = Settings::default();
+        for (bytes, want) in [(0, 5), (1024, 6), (10 * 1024, 15), (25 * 1024, 30), (1 << 20, 30)] {
+            assert_eq!(due(bytes, &settings), Duration::from_secs(want), "{bytes} bytes");
+        }
+        let free = Settings { body_rate_min: 0, ..Settings::default() };
+        assert_eq!(due(0, &free), Duration::from_secs(30));
     }
 }

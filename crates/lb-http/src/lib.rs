@@ -3,20 +3,36 @@
 //! Raw hyper, one task per connection and none per request: a stream is polled by the connection that carries it.
 //! What a message means is the front's business.
 
+mod accept;
 mod body;
 mod connection;
+mod connections;
 mod cors;
+mod current;
 mod guard;
 mod health;
 mod inbound;
+mod listen;
+mod network;
 mod pages;
+mod peer;
 mod phase;
 mod pulse;
+mod rate;
+mod record;
 mod reply;
 mod serve;
+mod server;
 mod service;
 mod settings;
+mod socket;
+mod throttle;
+mod tls;
 
+pub use listen::{ListenError, Listener, Place, PlaceError};
+pub use network::{Network, NetworkError};
 pub use pages::{Page, PageSource, Pages};
-pub use serve::serve;
-pub use settings::{HealthSource, Settings};
+pub use rate::Rate;
+pub use serve::{Handle, Http, serve};
+pub use settings::{Environment, EnvironmentError, HealthSource, Settings};
+pub use tls::{Tls, TlsError};

@@ -1,18 +1,20 @@
 //! Pages for operators: who may see them, and how they are sent.
 //!
-//! What is on them comes from outside. Without a login an operator is whoever sits at this machine, and behind a proxy
-//! everybody would seem to.
+//! What is on them comes from outside. An operator is whoever has the operator token. Without a login and a public URL
+//! it is also whoever sits at this machine; behind a proxy everybody would seem to.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CONTENT_SECURITY_POLICY, HOST, HeaderName, HeaderValue};
+use http::header::{AUTHORIZATION, CONTENT_SECURITY_POLICY, HOST, HeaderName, HeaderValue};
 use http::{Request, Response, StatusCode};
 use serde_json::json;
 
 use crate::body::Body;
 use crate::guard::{is_loopback, without_port};
+use crate::peer::Reach;
 use crate::reply::{document, page};
+use crate::settings::Settings;
 
 /// What a source of pages says at a path.
 #[derive(Clone, Debug)]
@@ -58,29 +60,41 @@ impl Pages {
     }
 }
 
-/// How a connection reached us.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
-    /// From this machine, on an address that only this machine has.
-    Loopback,
-    /// From this machine, on an address that others have too.
-    Open,
-    /// From another machine.
-    Remote,
-}
-
 /// Why somebody is no operator, in words for them; `None` for an operator.
-pub(crate) fn stranger<B>(request: &Request<B>, reach: Reach) -> Option<String> {
+pub(crate) fn stranger<B>(request: &Request<B>, reach: Reach, settings: &Settings) -> Option<String> {
+    match (bearer(request), &settings.operator_token) {
+        (Some(given), Some(token)) if is_same(given, token.expose().as_bytes()) => return None,
+        (Some(_), Some(_)) => return Some(refusal("the token is not the operator's", settings)),
+        _ => {}
+    }
     let why = match reach {
         Reach::Remote => "you come from another machine",
         Reach::Open => "landbridge listens on an address that others can reach",
+        Reach::Loopback if settings.login => "landbridge has a login",
+        Reach::Loopback if settings.public_url.is_some() => {
+            "landbridge has a public URL, so that a proxy may stand between"
+        }
         Reach::Loopback => match forwarded(request) {
-            Some(header) => return Some(refusal(&format!("the request came through a proxy ({header})"))),
+            Some(header) => return Some(refusal(&format!("the request came through a proxy ({header})"), settings)),
             None if !named_loopback(request) => "it is asked for under a name that is not loopback",
             None => return None,
         },
     };
-    Some(refusal(why))
+    Some(refusal(why, settings))
+}
+
+/// What stands behind `Bearer`.
+fn bearer<B>(request: &Request<B>) -> Option<&[u8]> {
+    let mut values = request.headers().get_all(AUTHORIZATION).iter();
+    let (value, None) = (values.next()?.as_bytes(), values.next()) else { return None };
+    let (scheme, token) = value.split_at_checked("Bearer ".len())?;
+    scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii())
+}
+
+/// Compares all of both, so that the time it takes says nothing about where they differ.
+fn is_same(given: &[u8], token: &[u8]) -> bool {
+    let differences = given.iter().zip(token).fold(0_u8, |found, (a, b)| std::hint::black_box(found | (a ^ b)));
+    given.len() == token.len() && !token.is_empty() && differences == 0
 }
 
 /// The response to somebody who is no operator.
@@ -88,11 +102,18 @@ pub(crate) fn turn_away(why: &str) -> Response<Body> {
     document(StatusCode::FORBIDDEN, Bytes::from(json!({ "error": why }).to_string()))
 }
 
-fn refusal(why: &str) -> String {
-    format!(
-        "Forbidden - this page is for the operator only, and {why}. Open it on the machine that runs landbridge, at \
-         127.0.0.1 or localhost, with landbridge listening on a loopback address"
-    )
+fn refusal(why: &str, settings: &Settings) -> String {
+    let token = match settings.operator_token {
+        Some(_) => "Send the operator token as `Authorization: Bearer TOKEN`",
+        None => "Start landbridge with LANDBRIDGE_OPERATOR_TOKEN set and send it as `Authorization: Bearer TOKEN`",
+    };
+    let here = if settings.login || settings.public_url.is_some() {
+        ""
+    } else {
+        ", or open it on the machine that runs landbridge, at 127.0.0.1 or localhost, with landbridge listening on a \
+         loopback address"
+    };
+    format!("Forbidden - this page is for the operator only, and {why}. {token}{here}")
 }
 
 /// The header by which a proxy says that it stands between.
@@ -139,7 +160,7 @@ mod tests {
             for (name, value) in &headers {
                 request = request.header(*name, *value);
             }
-            let told = stranger(&request.body(()).unwrap(), reach);
+            let told = stranger(&request.body(()).unwrap(), reach, &Settings::default());
             match want {
                 None => assert_eq!(told, None, "{reach:?} {headers:?}"),
                 Some(part) => assert!(told.is_some_and(|told| told.contains(part)), "{reach:?} {uri} {headers:?}"),

@@ -10,8 +10,10 @@ use std::task::Waker;
 pub(crate) enum Level {
     /// None is under way.
     Serving,
-    /// Requests in flight may end; streams without an end are closed.
+    /// Open connections are served, once more each; streams without an end are closed.
     Draining,
+    /// Requests in flight may end; connections without one are closed.
+    Finishing,
     /// Every stream is closed.
     Closing,
     /// Connections are dropped.
@@ -37,7 +39,8 @@ impl Phase {
         match self.level.load(Ordering::Acquire) {
             0 => Level::Serving,
             1 => Level::Draining,
-            2 => Level::Closing,
+            2 => Level::Finishing,
+            3 => Level::Closing,
             _ => Level::Aborting,
         }
     }

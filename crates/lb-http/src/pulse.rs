@@ -3,7 +3,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -21,12 +21,37 @@ pub(crate) struct Pulse {
     head_since: AtomicU64,
     idle_since: AtomicU64,
     stalled_since: AtomicU64,
+    in_flight: Arc<InFlight>,
+}
+
+/// How many calls are being answered, on all connections.
+#[derive(Debug, Default)]
+pub(crate) struct InFlight(AtomicUsize);
+
+impl InFlight {
+    pub(crate) fn len(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Counts one more, unless there are enough.
+    fn enter(&self, max: usize) -> bool {
+        let enough = max <= self.0.fetch_add(1, Ordering::Relaxed);
+        if enough {
+            self.leave();
+        }
+        !enough
+    }
+
+    fn leave(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Pulse {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(in_flight: Arc<InFlight>) -> Self {
         let none = || AtomicU64::new(0);
         Self {
+            in_flight,
             start: Instant::now(),
             busy: AtomicBool::new(false),
             head_since: none(),
@@ -39,7 +64,7 @@ impl Pulse {
     pub(crate) fn work(self: &Arc<Self>) -> Work {
         self.head_since.store(0, Ordering::Relaxed);
         self.busy.store(true, Ordering::Relaxed);
-        Work(self.clone())
+        Work { pulse: self.clone(), counted: false }
     }
 
     /// When the connection has failed to do what it should, unless something happens.
@@ -82,12 +107,32 @@ impl Pulse {
 
 /// See [`Pulse::work`].
 #[derive(Debug)]
-pub(crate) struct Work(Arc<Pulse>);
+pub(crate) struct Work {
+    pulse: Arc<Pulse>,
+    /// Whether it is among the calls in flight.
+    counted: bool,
+}
+
+impl Work {
+    /// Counts this as a call in flight; false when there are enough.
+    pub(crate) fn count(&mut self, max: usize) -> bool {
+        self.counted = self.counted || self.pulse.in_flight.enter(max);
+        self.counted
+    }
+
+    /// It goes on without being counted.
+    pub(crate) fn uncount(&mut self) {
+        if std::mem::take(&mut self.counted) {
+            self.pulse.in_flight.leave();
+        }
+    }
+}
 
 impl Drop for Work {
     fn drop(&mut self) {
-        self.0.busy.store(false, Ordering::Relaxed);
-        self.0.idle_since.store(self.0.now(), Ordering::Relaxed);
+        self.uncount();
+        self.pulse.busy.store(false, Ordering::Relaxed);
+        self.pulse.idle_since.store(self.pulse.now(), Ordering::Relaxed);
     }
 }
 

@@ -50,7 +50,7 @@ pub(crate) fn response(reply: Reply, map: HeaderMap, phase: &Arc<Phase>, retry_a
 pub(crate) fn refuse(status: StatusCode, era: Era, message: &str) -> Response<Body> {
     let code = match era {
         Era::Legacy => code::SERVER_ERROR,
-        Era::Modern if status.is_server_error() => code::INTERNAL_ERROR,
+        Era::Modern if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => code::INTERNAL_ERROR,
         Era::Modern => code::INVALID_REQUEST,
     };
     document(status, error_body(era, code, message))

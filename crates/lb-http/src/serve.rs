@@ -1,91 +1,146 @@
-//! Accepting connections, and stopping.
+//! Serving on some listeners until the shutdown, and the way down.
 
 use std::future::Future;
-use std::io;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use lb_exchange::Tasks;
 use lb_front::Front;
-use tokio::net::{TcpListener, TcpStream};
-use tokio_util::task::TaskTracker;
 
-use crate::connection::serve_connection;
-use crate::pages::Reach;
+use crate::accept::Door;
+use crate::listen::{Farewell, Listener};
 use crate::phase::Level;
-use crate::service::Server;
+use crate::server::Server;
 use crate::settings::Settings;
 
-/// How long streams may take to say that they close.
+/// How long streams may take to say that they close, and late callers to hear that they are.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
 
-/// Serves clients until `shutdown` resolves, then lets requests in flight end for a while.
+/// The HTTP side of a gateway.
+pub struct Http {
+    server: Arc<Server>,
+}
+
+/// What can be done to it while it serves. Cheap to clone.
+#[derive(Clone)]
+pub struct Handle {
+    server: Arc<Server>,
+}
+
+impl Handle {
+    /// Replaces the settings: the next request sees them.
+    pub fn update(&self, settings: Settings) {
+        self.server.settings.replace(settings);
+    }
+
+    /// The settings that count now.
+    #[must_use]
+    pub fn settings(&self) -> Arc<Settings> {
+        self.server.settings.load()
+    }
+
+    /// Connections that are open now.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.server.connections.len()
+    }
+
+    /// Calls that are being answered now.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.server.in_flight.len()
+    }
+}
+
+impl Http {
+    /// The HTTP side in front of this front.
+    #[must_use]
+    pub fn new(front: Arc<Front>, settings: Settings) -> Self {
+        Self { server: Arc::new(Server::new(front, settings)) }
+    }
+
+    /// For whoever changes settings later.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        Handle { server: self.server.clone() }
+    }
+
+    /// Serves clients until `shutdown` resolves, then lets requests in flight end for a while.
+    ///
+    /// While they do, the health page says `draining`, open connections are served one more request, and whoever
+    /// connects is told to come back later, unless another process has the address too.
+    ///
+    /// Cancel safe: dropping it stops accepting; connections go on until `tasks` is closed.
+    pub async fn serve(self, listeners: Vec<Listener>, tasks: Tasks, shutdown: impl Future<Output = ()>) {
+        let server = self.server;
+        let door = Door::new(server.clone(), tasks.clone());
+        {
+            let receiving = pin!(join_all(listeners.iter().map(|listener| door.receive(listener))));
+            let shutdown = pin!(shutdown);
+            tokio::select! {
+                _ = receiving => {}
+                () = shutdown => {}
+                () = tasks.stopping() => {}
+            }
+        }
+        let (staying, leaving): (Vec<_>, Vec<_>) =
+            listeners.into_iter().partition(|listener| listener.farewell == Farewell::Refuse);
+        for listener in leaving {
+            door.leave(listener);
+        }
+        server.phase.set(Level::Draining);
+        {
+            let refusing = join_all(staying.iter().map(|listener| door.receive(listener)));
+            // Nobody is left to refuse when another process has all addresses; then only the draining is waited for.
+            let refusing = async {
+                refusing.await;
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                () = refusing => {}
+                () = drain(&server) => {}
+            }
+        }
+        drop(staying);
+        if tokio::time::timeout(CLOSE_MAX, server.connections.all_ended()).await.is_err() {
+            server.phase.set(Level::Aborting);
+            server.connections.all_ended().await;
+        }
+    }
+}
+
+/// Serves on one listener. See [`Http::serve`].
 ///
 /// Cancel safe: dropping it stops accepting; connections go on until `tasks` is closed.
 pub async fn serve(
-    listener: TcpListener,
+    listener: impl Into<Listener>,
     front: Arc<Front>,
     settings: Settings,
     tasks: Tasks,
     shutdown: impl Future<Output = ()>,
 ) {
-    let server = Arc::new(Server::new(front, settings));
-    let connections = TaskTracker::new();
-    let own = listener.local_addr().ok();
-    {
-        let mut shutdown = pin!(shutdown);
-        loop {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                () = &mut shutdown => break,
-                () = tasks.stopping() => break,
-            };
-            match accepted {
-                Ok((socket, peer)) => start(socket, reach(own, peer), &server, &connections, &tasks),
-                Err(error) => pause_after(&error).await,
-            }
-        }
-    }
-    drop(listener);
-    connections.close();
-    let ended = |limit| tokio::time::timeout(limit, connections.wait());
-    for (level, limit) in [(Level::Draining, server.settings.drain_max), (Level::Closing, CLOSE_MAX)] {
+    Http::new(front, settings).serve(vec![listener.into()], tasks, shutdown).await;
+}
+
+/// Lets what is in flight end, in steps.
+async fn drain(server: &Server) {
+    let settings = server.settings.load();
+    let linger = settings.drain_linger.min(settings.drain_max);
+    let steps = [
+        // Requests that are on their way on open connections are served.
+        (Level::Draining, linger),
+        (Level::Finishing, settings.drain_max - linger),
+        (Level::Closing, CLOSE_MAX),
+    ];
+    for (level, limit) in steps {
         server.phase.set(level);
-        if ended(limit).await.is_ok() {
+        if tokio::time::timeout(limit, server.connections.timely_ended()).await.is_ok() {
             return;
         }
     }
-    tracing::warn!(left = connections.len(), "connections outlived the shutdown");
+    tracing::warn!(left = server.connections.len(), "connections outlived the shutdown");
     server.phase.set(Level::Aborting);
-    connections.wait().await;
-}
-
-fn start(socket: TcpStream, reach: Reach, server: &Arc<Server>, connections: &TaskTracker, tasks: &Tasks) {
-    if server.settings.connections_max <= connections.len() {
-        tracing::warn!(open = connections.len(), "connection refused: too many are open");
-        return;
-    }
-    let connection = serve_connection(socket, reach, server.clone());
-    tasks.spawn(connections.track_future(connection));
-}
-
-/// How a peer reached us, from both addresses.
-fn reach(own: Option<SocketAddr>, peer: SocketAddr) -> Reach {
-    let is_loopback = |address: SocketAddr| address.ip().to_canonical().is_loopback();
-    match (is_loopback(peer), own.is_some_and(is_loopback)) {
-        (false, _) => Reach::Remote,
-        (true, false) => Reach::Open,
-        (true, true) => Reach::Loopback,
-    }
-}
-
-/// A peer that gave up is nothing; being out of descriptors passes only with time.
-async fn pause_after(error: &io::Error) {
-    use io::ErrorKind::{ConnectionAborted, ConnectionReset};
-    if !matches!(error.kind(), ConnectionAborted | ConnectionReset) {
-        tracing::warn!(%error, "could not accept a connection");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    server.connections.timely_ended().await;
 }

@@ -5,51 +5,45 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use http::header::{ALLOW, CONNECTION, HeaderName, HeaderValue, ORIGIN};
+use http::header::{ALLOW, CONNECTION, HeaderName, HeaderValue, ORIGIN, STRICT_TRANSPORT_SECURITY};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use lb_exchange::{Mount, Principal, ServerName};
-use lb_front::{Front, Posted, era_of_header};
+use lb_exchange::{Mount, ServerName};
+use lb_front::{Posted, era_of_header};
 use lb_wire::header::PROTOCOL_VERSION;
 use lb_wire::revision::Era;
+use tracing::Instrument as _;
 
 use crate::body::Body;
+use crate::current::Seen;
 use crate::guard::{Refused, check_host, check_length, check_origin, explain};
 use crate::inbound::{self, BodyError};
-use crate::pages::{Reach, stranger};
-use crate::phase::{Level, Phase};
-use crate::pulse::Pulse;
+use crate::pages::stranger;
+use crate::peer::Peer;
+use crate::phase::Level;
+use crate::pulse::{Pulse, Work};
+use crate::rate::Allowance;
+use crate::record::Record;
 use crate::reply::{TEXT, bare, document, page, refuse, response};
+use crate::server::Server;
 use crate::settings::Settings;
-use crate::{cors, health, pages};
-
-/// What all connections share.
-pub(crate) struct Server {
-    pub(crate) front: Arc<Front>,
-    pub(crate) settings: Settings,
-    pub(crate) phase: Arc<Phase>,
-    principal: Principal,
-    started: Instant,
-    /// Request ids are this and a count.
-    nonce: String,
-    requests: AtomicU64,
-}
+use crate::{cors, health, pages, throttle};
 
 /// The service of one connection.
 pub(crate) struct Service {
     server: Arc<Server>,
     pulse: Arc<Pulse>,
-    reach: Reach,
+    peer: Peer,
+    settings: Seen,
 }
 
 impl Service {
-    pub(crate) fn new(server: Arc<Server>, pulse: Arc<Pulse>, reach: Reach) -> Self {
-        Self { server, pulse, reach }
+    pub(crate) fn new(server: Arc<Server>, pulse: Arc<Pulse>, peer: Peer) -> Self {
+        let settings = Seen::new(&server.settings);
+        Self { server, pulse, peer, settings }
     }
 }
 
@@ -59,69 +53,93 @@ impl hyper::service::Service<Request<Incoming>> for Service {
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
-        let (server, work, reach) = (self.server.clone(), self.pulse.work(), self.reach);
-        Box::pin(async move {
+        let (server, mut work, peer) = (self.server.clone(), self.pulse.work(), self.peer);
+        let settings = self.settings.refresh(&server.settings);
+        let answering = async move {
             let mut request = request;
-            let mut response = server.answer(&mut request, reach).await;
+            let visit = Visit { server: &server, settings: &settings, peer };
+            let mut response = visit.answer(&mut request, &mut work).await;
             response.body_mut().hold(work);
             Ok(response)
-        })
+        };
+        Box::pin(answering)
     }
 }
 
-impl Server {
-    pub(crate) fn new(front: Arc<Front>, settings: Settings) -> Self {
-        Self {
-            front,
-            settings,
-            phase: Arc::default(),
-            principal: Principal::local(),
-            started: Instant::now(),
-            nonce: format!("{:08x}-", rand::random::<u32>()),
-            requests: AtomicU64::new(0),
-        }
-    }
+/// One request: what it comes with beside itself.
+#[derive(Clone, Copy)]
+struct Visit<'s> {
+    server: &'s Server,
+    settings: &'s Settings,
+    peer: Peer,
+}
 
+impl Visit<'_> {
     /// The request stays where it is: handed on, it would have its room in every future on the way.
-    async fn answer(&self, request: &mut Request<Incoming>, reach: Reach) -> Response<Body> {
-        let id = self.request_id(request.headers());
+    async fn answer(&self, request: &mut Request<Incoming>, work: &mut Work) -> Response<Body> {
+        let record = Record::new(self.server, request, self.peer, self.settings);
         let origin = request.headers().get(ORIGIN).cloned();
-        let handled = AssertUnwindSafe(self.handle(request, reach)).catch_unwind().await;
+        let hsts = self.peer.secure.then(|| cors::strict_transport(request));
+        let mut allowance = None;
+        let handled = AssertUnwindSafe(self.handle(request, work, &mut allowance));
+        let handled = handled.catch_unwind().instrument(record.span()).await;
         let (mut response, allowed) = handled.unwrap_or_else(|_| {
-            tracing::error!("a request panicked");
+            tracing::error!(request = ?record.id(), "a request panicked");
             (refuse(StatusCode::INTERNAL_SERVER_ERROR, Era::Modern, "Internal server error"), Pages::Refused)
         });
         let headers = response.headers_mut();
         cors::secure(headers);
+        if let Some(hsts) = hsts {
+            headers.insert(STRICT_TRANSPORT_SECURITY, hsts);
+        }
         if let (Pages::Allowed, Some(origin)) = (allowed, origin) {
             cors::allow(origin, headers);
         }
-        headers.insert(HeaderName::from_static("x-request-id"), id);
-        if self.phase.level() != Level::Serving {
+        if let Some(allowance) = allowance {
+            throttle::tell(&allowance, headers);
+        }
+        if self.server.phase.level() != Level::Serving {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
+        let id = record.close(&response);
+        response.headers_mut().insert(HeaderName::from_static("x-request-id"), id);
         response
     }
 
-    async fn handle(&self, request: &mut Request<Incoming>, reach: Reach) -> (Response<Body>, Pages) {
-        match self.route(request, reach) {
+    async fn handle(
+        &self,
+        request: &mut Request<Incoming>,
+        work: &mut Work,
+        allowance: &mut Option<Allowance>,
+    ) -> (Response<Body>, Pages) {
+        match self.route(request, allowance) {
             Route::Done(response, pages) => (response, pages),
+            Route::Post(_, era) if !work.count(self.settings.in_flight_max) => {
+                (throttle::busy(era, "too many calls are being answered"), Pages::Allowed)
+            }
             Route::Post(mount, era) => (self.post(request, mount, era).await, Pages::Allowed),
         }
     }
 
-    fn route(&self, request: &Request<Incoming>, reach: Reach) -> Route {
+    fn route(&self, request: &Request<Incoming>, allowance: &mut Option<Allowance>) -> Route {
         if let Some(response) = self.page(request) {
             return Route::Done(response, Pages::Refused);
         }
         let era = era_of_header(request.headers().get(PROTOCOL_VERSION).map(HeaderValue::as_bytes));
         let guarded = check_length(request)
-            .and_then(|()| check_host(request, &self.settings))
-            .and_then(|()| check_origin(request.headers(), &self.settings));
+            .and_then(|()| check_host(request, self.settings))
+            .and_then(|()| check_origin(request.headers(), self.settings));
         if let Err(refused) = guarded {
             return Route::Done(self.turn_away(refused, request, era), Pages::Refused);
         }
-        match self.operator_page(request, reach) {
+        if self.peer.late {
+            return Route::Done(throttle::busy(era, "landbridge is stopping"), Pages::Allowed);
+        }
+        *allowance = throttle::allowance(self.server, request.headers(), self.settings, self.peer);
+        if allowance.is_some_and(|allowance| !allowance.granted) {
+            return Route::Done(throttle::refused(era), Pages::Allowed);
+        }
+        match self.operator_page(request) {
             Some(response) => Route::Done(response, Pages::Refused),
             None => self.admit(request, era),
         }
@@ -130,7 +148,7 @@ impl Server {
     fn turn_away(&self, refused: Refused, request: &Request<Incoming>, era: Era) -> Response<Body> {
         let (status, message) = match refused {
             Refused::Host | Refused::Origin => {
-                let message = explain(refused, request, &self.settings);
+                let message = explain(refused, request, self.settings);
                 tracing::warn!("{message}");
                 return refuse(StatusCode::FORBIDDEN, era, &message);
             }
@@ -153,15 +171,15 @@ impl Server {
         if path == "/ping" {
             return Some(page(StatusCode::OK, TEXT, Body::bytes("pong".into(), None)));
         }
-        let (status, body) = health::health(self.phase.level(), self.started, &self.settings);
+        let (status, body) = health::health(self.server.phase.level(), self.server.started, self.settings);
         Some(document(status, body))
     }
 
     /// Pages that only an operator may see; no other web page may read them.
-    fn operator_page(&self, request: &Request<Incoming>, reach: Reach) -> Option<Response<Body>> {
+    fn operator_page(&self, request: &Request<Incoming>) -> Option<Response<Body>> {
         let path = request.uri().path();
         let pages = self.settings.pages.iter().find(|pages| pages.own(path))?;
-        if let Some(why) = stranger(request, reach) {
+        if let Some(why) = stranger(request, self.peer.reach, self.settings) {
             tracing::debug!("{why}");
             return Some(pages::turn_away(&why));
         }
@@ -169,7 +187,7 @@ impl Server {
             return Some(not_allowed("GET, HEAD"));
         }
         let found = pages.at(path, request.uri().query());
-        Some(found.unwrap_or_else(|| document(StatusCode::NOT_FOUND, health::lost(&self.settings))))
+        Some(found.unwrap_or_else(|| document(StatusCode::NOT_FOUND, health::lost(self.settings))))
     }
 
     fn admit(&self, request: &Request<Incoming>, era: Era) -> Route {
@@ -196,10 +214,10 @@ impl Server {
 
     /// The page for people who look what is here, and the way for clients that were given no path.
     fn root(&self, method: &Method, era: Era) -> Response<Body> {
-        let alone = self.front.has(&Mount::Default);
+        let alone = self.server.front.has(&Mount::Default);
         if matches!(*method, Method::GET | Method::HEAD) {
-            let several = if alone { Vec::new() } else { self.front.servers() };
-            return page(StatusCode::OK, TEXT, Body::bytes(health::banner(&self.settings, &several), None));
+            let several = if alone { Vec::new() } else { self.server.front.servers() };
+            return page(StatusCode::OK, TEXT, Body::bytes(health::banner(self.settings, &several), None));
         }
         let below = if alone { "" } else { "/server/{name}" };
         let message = format!("Method not allowed: MCP is at {}{below}", self.settings.mcp_path);
@@ -210,9 +228,9 @@ impl Server {
 
     /// Where a path leads.
     fn mount(&self, path: &str) -> Result<Mount, Box<Response<Body>>> {
-        let lost = || Err(Box::new(document(StatusCode::NOT_FOUND, health::lost(&self.settings))));
+        let lost = || Err(Box::new(document(StatusCode::NOT_FOUND, health::lost(self.settings))));
         let Some(rest) = path.strip_prefix(self.settings.mcp_path.as_str()) else { return lost() };
-        if matches!(rest, "/tools" | "/tools/") && self.front.has(&Mount::Tools) {
+        if matches!(rest, "/tools" | "/tools/") && self.server.front.has(&Mount::Tools) {
             return Ok(Mount::Tools);
         }
         let (mount, what) = match rest.strip_prefix("/server/") {
@@ -222,10 +240,10 @@ impl Server {
             Some(name) => (ServerName::parse(name).ok().map(Mount::Server), "no such server"),
             None => return lost(),
         };
-        match mount.filter(|mount| self.front.has(mount)) {
+        match mount.filter(|mount| self.server.front.has(mount)) {
             Some(mount) => Ok(mount),
             None => {
-                let body = health::no_server(what, &self.front.servers());
+                let body = health::no_server(what, &self.server.front.servers());
                 Err(Box::new(document(StatusCode::NOT_FOUND, body)))
             }
         }
@@ -236,7 +254,7 @@ impl Server {
             let message = "Unsupported Media Type: the body must be application/json";
             return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, era, message);
         }
-        let body = match inbound::body(request, &self.settings).await {
+        let body = match inbound::body(request, self.settings).await {
             Ok(body) => body,
             Err(error) => return no_body(error, era),
         };
@@ -249,14 +267,14 @@ impl Server {
         *request.uri_mut() = http::Uri::default();
         let reply = std::future::poll_fn(|cx| posted.poll_reply(cx)).await;
         let map = std::mem::take(request.headers_mut());
-        response(reply, map, &self.phase, self.settings.retry_after)
+        response(reply, map, &self.server.phase, self.settings.retry_after)
     }
 
     fn posted(&self, map: &HeaderMap, mount: Mount, era: Era, body: Bytes) -> Result<Posted, inbound::Repeated> {
         let headers = inbound::headers(map)?;
         let params = if era == Era::Modern { inbound::params(map) } else { Vec::new() };
-        let request = lb_front::Request { mount, principal: self.principal.clone(), headers };
-        Ok(self.front.post(request, params, body))
+        let request = lb_front::Request { mount, principal: self.server.principal.clone(), headers };
+        Ok(self.server.front.post(request, params, body))
     }
 
     fn bodiless(&self, request: &Request<Incoming>, mount: Mount, era: Era) -> Response<Body> {
@@ -264,40 +282,13 @@ impl Server {
             Ok(headers) => headers,
             Err(repeated) => return repeated_header(repeated, era),
         };
-        let asked = lb_front::Request { mount, principal: self.principal.clone(), headers };
-        let reply = if *request.method() == Method::GET { self.front.get(&asked) } else { self.front.delete(&asked) };
-        response(reply, HeaderMap::new(), &self.phase, self.settings.retry_after)
-    }
-
-    /// The caller's own id if it is harmless, else one of ours.
-    fn request_id(&self, headers: &HeaderMap) -> HeaderValue {
-        let given = headers.get("x-request-id").filter(|value| {
-            let safe = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-            (1..=128).contains(&value.len()) && value.as_bytes().iter().all(safe)
-        });
-        if let Some(given) = given {
-            return given.clone();
-        }
-        let mut count = self.requests.fetch_add(1, Ordering::Relaxed);
-        let mut text = [0_u8; 32];
-        let mut at = text.len();
-        loop {
-            at -= 1;
-            let digit = u8::try_from(count % 10).unwrap_or_default();
-            if let Some(place) = text.get_mut(at) {
-                *place = b'0' + digit;
-            }
-            count /= 10;
-            if count == 0 {
-                break;
-            }
-        }
-        let from = at.saturating_sub(self.nonce.len());
-        if let Some(place) = text.get_mut(from..at) {
-            place.copy_from_slice(self.nonce.as_bytes());
-        }
-        let id = text.get(from..).unwrap_or_default();
-        HeaderValue::from_bytes(id).unwrap_or(HeaderValue::from_static("0"))
+        let asked = lb_front::Request { mount, principal: self.server.principal.clone(), headers };
+        let reply = if *request.method() == Method::GET {
+            self.server.front.get(&asked)
+        } else {
+            self.server.front.delete(&asked)
+        };
+        response(reply, HeaderMap::new(), &self.server.phase, self.settings.retry_after)
     }
 }
 

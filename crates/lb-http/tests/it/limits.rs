@@ -106,12 +106,16 @@ async fn a_client_that_takes_nothing_is_let_go_and_its_call_lives_on() {
 }
 
 #[tokio::test]
-async fn connections_have_a_limit() {
+async fn connections_have_a_limit_and_who_comes_later_waits() {
     let server =
         Server::with(Settings { connections_max: 1, ..Settings::default() }, lb_front::Settings::default()).await;
     let mut first = server.connect().await;
     assert_eq!(first.ask("GET /ping", &[]).await.status, 200);
     let mut second = server.connect().await;
-    assert!(second.closed().await.is_empty());
+    let head = second.head("GET /ping", &[]);
+    second.send(&format!("{head}\r\n")).await;
     assert_eq!(first.ask("GET /ping", &[]).await.status, 200);
+    assert_eq!(server.handle.connections(), 1, "the second is not accepted while the first is open");
+    drop(first);
+    assert_eq!(second.response().await.status, 200);
 }

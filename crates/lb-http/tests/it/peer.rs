@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use lb_exchange::Tasks;
 use lb_front::Front;
-use lb_http::Settings;
+use lb_http::{Listener, Settings};
 use lb_session::streams::SharedStreams;
 use lb_testkit::ScriptedMiddle;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 /// Longer than anything here should take.
@@ -22,6 +22,7 @@ pub struct Server {
     pub middle: Arc<ScriptedMiddle>,
     pub stop: CancellationToken,
     pub stopped: CancellationToken,
+    pub handle: lb_http::Handle,
 }
 
 impl Server {
@@ -34,25 +35,31 @@ impl Server {
     }
 
     pub async fn on(address: &str, settings: Settings, front: lb_front::Settings) -> Self {
+        let listener = Listener::bind(&address.parse().expect("a place")).await.expect("a free port");
+        Self::behind(listener, settings, front)
+    }
+
+    /// Serves on this listener.
+    pub fn behind(listener: Listener, settings: Settings, front: lb_front::Settings) -> Self {
         let middle = ScriptedMiddle::new(|| Arc::new(SharedStreams::default()));
-        let listener = TcpListener::bind(address).await.expect("a free port");
-        let addr = listener.local_addr().expect("an address");
+        let addr = listener.address().unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
         let front = Arc::new(Front::new(middle.clone(), front));
+        let http = lb_http::Http::new(front, settings);
+        let handle = http.handle();
         let (tasks, stop, stopped) = (Tasks::default(), CancellationToken::new(), CancellationToken::new());
         let serving = {
             let (tasks, stop, stopped) = (tasks.clone(), stop.clone(), stopped.clone());
             async move {
-                lb_http::serve(listener, front, settings, tasks, stop.cancelled()).await;
+                http.serve(vec![listener], tasks, stop.cancelled()).await;
                 stopped.cancel();
             }
         };
         tasks.spawn(serving);
-        Self { addr, middle, stop, stopped }
+        Self { addr, middle, stop, stopped, handle }
     }
 
     pub async fn connect(&self) -> Peer {
-        let socket = TcpStream::connect(self.addr).await.expect("a connection");
-        Peer { socket, buffer: Vec::new(), host: self.addr.to_string() }
+        Peer::over(TcpStream::connect(self.addr).await.expect("a connection"), &self.addr.to_string())
     }
 
     /// A connection and the session of a new legacy client.
@@ -73,8 +80,13 @@ pub fn tool_call(id: u64, tool: &str) -> Value {
     request(id, "tools/call", json!({ "name": tool }))
 }
 
+/// Whatever carries bytes.
+pub trait Carrier: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Carrier for T {}
+
 pub struct Peer {
-    socket: TcpStream,
+    socket: Box<dyn Carrier>,
     buffer: Vec<u8>,
     host: String,
 }
@@ -108,6 +120,11 @@ impl Response {
 }
 
 impl Peer {
+    /// A client on this connection, which names this host.
+    pub fn over(socket: impl Carrier + 'static, host: &str) -> Self {
+        Self { socket: Box::new(socket), buffer: Vec::new(), host: host.to_owned() }
+    }
+
     pub async fn send(&mut self, text: &str) {
         self.socket.write_all(text.as_bytes()).await.expect("written");
     }

@@ -35,7 +35,7 @@ async fn a_shutdown_lets_calls_end_and_closes_streams_that_have_none() {
 
     server.stop.cancel();
     assert!(idle.closed().await.is_empty());
-    assert_eq!(listening.events_until("retry").await, "retry: 3000\n\n");
+    assert_eq!(listening.events_until("stopping").await, "retry: 3000\n\n: stopping\n\n");
     assert!(listening.chunk().await.is_none(), "and then it ends");
     go_on.notify_one();
     let response = peer.response().await;
@@ -64,7 +64,7 @@ async fn a_shutdown_does_not_wait_for_ever() {
 
     let start = Instant::now();
     server.stop.cancel();
-    assert_eq!(streams.events_until("retry").await, "retry: 3000\n\n");
+    assert_eq!(streams.events_until("stopping").await, "retry: 3000\n\n: stopping\n\n");
     tokio::time::timeout(PATIENCE, server.stopped.cancelled()).await.unwrap();
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     assert!(waits.closed().await.is_empty());

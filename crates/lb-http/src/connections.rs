@@ -1,0 +1,142 @@
+//! Connections that are open: how many in all, how many of each address, and who waits for one to end.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+/// All open connections.
+#[derive(Debug, Default)]
+pub(crate) struct Connections {
+    open: Mutex<Open>,
+    ended: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    /// Those that came in time, and those that came when the shutdown had begun.
+    timely: usize,
+    late: usize,
+    by_address: HashMap<IpAddr, usize>,
+}
+
+/// One open connection, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Entered {
+    connections: Arc<Connections>,
+    counted: Option<IpAddr>,
+    late: bool,
+}
+
+impl Connections {
+    /// Takes one in, unless its address, where that counts, has enough of them.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        counted: Option<IpAddr>,
+        per_address_max: usize,
+        late: bool,
+    ) -> Option<Entered> {
+        let mut open = self.lock();
+        if let Some(address) = counted {
+            let of_address = open.by_address.entry(address).or_default();
+            if per_address_max <= *of_address {
+                return None;
+            }
+            *of_address += 1;
+        }
+        *(if late { &mut open.late } else { &mut open.timely }) += 1;
+        drop(open);
+        Some(Entered { connections: self.clone(), counted, late })
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        let open = self.lock();
+        open.timely + open.late
+    }
+
+    /// Resolves when there are fewer than this.
+    pub(crate) async fn fewer_than(&self, max: usize) {
+        self.until(|open| open.timely + open.late < max).await;
+    }
+
+    /// Resolves when none is left of those that came in time.
+    pub(crate) async fn timely_ended(&self) {
+        self.until(|open| open.timely == 0).await;
+    }
+
+    /// Resolves when none is left.
+    pub(crate) async fn all_ended(&self) {
+        self.fewer_than(1).await;
+    }
+
+    /// Resolves when any of them ends.
+    pub(crate) async fn next_end(&self) {
+        self.ended.notified().await;
+    }
+
+    async fn until(&self, met: impl Fn(&Open) -> bool) {
+        loop {
+            let ended = self.ended.notified();
+            if met(&self.lock()) {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let mut open = self.connections.lock();
+        *(if self.late { &mut open.late } else { &mut open.timely }) -= 1;
+        if let Some(address) = self.counted
+            && let Some(of_address) = open.by_address.get_mut(&address)
+        {
+            *of_address -= 1;
+            if *of_address == 0 {
+                open.by_address.remove(&address);
+            }
+        }
+        drop(open);
+        self.connections.ended.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_has_its_share_and_gets_it_back() {
+        let connections = Arc::new(Connections::default());
+        let [a, b] = ["192.0.2.1", "192.0.2.2"].map(|address| address.parse::<IpAddr>().ok());
+        let first = connections.enter(a, 2, false).unwrap();
+        let second = connections.enter(a, 2, false).unwrap();
+        assert!(connections.enter(a, 2, false).is_none(), "enough");
+        let other = connections.enter(b, 2, false).unwrap();
+        let free = connections.enter(None, 0, true).unwrap();
+        assert_eq!(connections.len(), 4);
+        drop(first);
+        let third = connections.enter(a, 2, false).unwrap();
+        drop((second, third, other));
+        connections.timely_ended().await;
+        assert!(connections.lock().by_address.is_empty(), "nothing is kept of addresses that are gone");
+        drop(free);
+        connections.all_ended().await;
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_room_is_woken_when_there_is() {
+        let connections = Arc::new(Connections::default());
+        let only = connections.enter(None, 0, false).unwrap();
+        let waiting = tokio::time::timeout(std::time::Duration::from_secs(20), connections.fewer_than(1));
+        let (waited, ()) = tokio::join!(waiting, async { drop(only) });
+        assert!(waited.is_ok());
+    }
+}

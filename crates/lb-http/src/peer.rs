@@ -1,0 +1,150 @@
+//! Who is at the other end of a connection, and whose request it is that comes through a proxy.
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::HeaderMap;
+use http::header::{FORWARDED, HeaderName};
+
+use crate::network::Network;
+
+/// How a connection reached us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// From this machine, on an address that only this machine has.
+    Loopback,
+    /// From this machine, on an address that others have too.
+    Open,
+    /// From another machine.
+    Remote,
+}
+
+/// The other end of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    /// Its address; none on a unix socket, where it is a process of our own user.
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) reach: Reach,
+    /// Whether TLS lies between.
+    pub(crate) secure: bool,
+    /// Whether it came when the shutdown had begun.
+    pub(crate) late: bool,
+}
+
+impl Peer {
+    /// A process of our own user.
+    pub(crate) const OWN_USER: Self = Self { address: None, reach: Reach::Loopback, secure: false, late: false };
+
+    /// What two addresses say.
+    pub(crate) fn new(own: Option<SocketAddr>, peer: SocketAddr) -> Self {
+        let is_loopback = |address: SocketAddr| address.ip().to_canonical().is_loopback();
+        let reach = match (is_loopback(peer), own.is_some_and(is_loopback)) {
+            (false, _) => Reach::Remote,
+            (true, false) => Reach::Open,
+            (true, true) => Reach::Loopback,
+        };
+        Self { address: Some(peer.ip().to_canonical()), reach, secure: false, late: false }
+    }
+
+    /// Whether connections from there are counted: many clients may share this machine or a proxy.
+    pub(crate) fn counted(&self, proxies: &[Network]) -> Option<IpAddr> {
+        self.address.filter(|address| !address.is_loopback() && !is_among(proxies, *address))
+    }
+
+    /// Whose request this is: the peer's, or, when that is a proxy we trust, that of the last hop we do not.
+    pub(crate) fn client(&self, headers: &HeaderMap, proxies: &[Network]) -> Option<IpAddr> {
+        let peer = self.address?;
+        if !is_among(proxies, peer) {
+            return Some(peer);
+        }
+        // What a hop says of those before it counts only while all hops on the way are trusted.
+        let mut client = peer;
+        for hop in hops(headers).into_iter().rev() {
+            let Some(address) = hop else { break };
+            client = address;
+            if !is_among(proxies, address) {
+                break;
+            }
+        }
+        Some(client)
+    }
+}
+
+fn is_among(networks: &[Network], address: IpAddr) -> bool {
+    networks.iter().any(|network| network.contains(address))
+}
+
+/// Hops as the proxies tell them, the last one last; `None` for one that cannot be read. `Forwarded` wins where there
+/// is any, because it is the one with a standard.
+fn hops(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
+    const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+    let values = |name: &HeaderName| headers.get_all(name).iter().map(|value| value.to_str().unwrap_or_default());
+    if headers.contains_key(FORWARDED) {
+        let of = |element: &str| {
+            let node = element.split(';').find_map(|pair| {
+                let (name, value) = pair.split_once('=')?;
+                name.trim().eq_ignore_ascii_case("for").then(|| value.trim().trim_matches('"'))
+            });
+            node.and_then(node_address)
+        };
+        return values(&FORWARDED).flat_map(|value| value.split(',')).map(of).collect();
+    }
+    values(&FORWARDED_FOR).flat_map(|value| value.split(',')).map(|node| node_address(node.trim())).collect()
+}
+
+/// The address of a node: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:80`.
+fn node_address(node: &str) -> Option<IpAddr> {
+    let bare = node.strip_prefix('[').and_then(|node| node.strip_suffix(']')).unwrap_or(node);
+    let address = bare.parse::<IpAddr>().ok();
+    address.or_else(|| node.parse::<SocketAddr>().ok().map(|node| node.ip())).map(|address| address.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(peer: &str, headers: &[(&'static str, &str)]) -> String {
+        let proxies = ["10.0.0.0/8".parse().unwrap(), "2001:db8::/32".parse().unwrap()];
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(HeaderName::from_static(name), value.parse().unwrap());
+        }
+        let peer = Peer::new(None, SocketAddr::new(peer.parse().unwrap(), 1));
+        peer.client(&map, &proxies).unwrap().to_string()
+    }
+
+    #[test]
+    fn the_client_is_the_last_hop_that_is_not_trusted() {
+        let xff = "x-forwarded-for";
+        for (peer, headers, want) in [
+            ("192.0.2.1", vec![(xff, "203.0.113.9")], "192.0.2.1"),
+            ("192.0.2.1", vec![("forwarded", "for=203.0.113.9")], "192.0.2.1"),
+            ("10.0.0.1", vec![], "10.0.0.1"),
+            ("10.0.0.1", vec![(xff, "203.0.113.9")], "203.0.113.9"),
+            ("10.0.0.1", vec![(xff, "1.1.1.1, 203.0.113.9")], "203.0.113.9"),
+            ("10.0.0.1", vec![(xff, "203.0.113.9, 10.0.0.2")], "203.0.113.9"),
+            ("10.0.0.1", vec![(xff, "1.1.1.1"), (xff, "203.0.113.9")], "203.0.113.9"),
+            ("10.0.0.1", vec![(xff, "10.0.0.3, 10.0.0.2")], "10.0.0.3"),
+            ("10.0.0.1", vec![(xff, "203.0.113.9, unknown, 10.0.0.2")], "10.0.0.2"),
+            ("10.0.0.1", vec![(xff, "203.0.113.9:4711")], "203.0.113.9"),
+            ("10.0.0.1", vec![(xff, "")], "10.0.0.1"),
+            ("::ffff:10.0.0.1", vec![(xff, "::ffff:203.0.113.9")], "203.0.113.9"),
+            ("10.0.0.1", vec![("forwarded", "for=1.1.1.1, for=\"[2001:db9::1]:80\";proto=https")], "2001:db9::1"),
+            ("10.0.0.1", vec![("forwarded", "proto=https;For=203.0.113.9"), (xff, "1.1.1.1")], "203.0.113.9"),
+            ("10.0.0.1", vec![("forwarded", "for=203.0.113.9, for=_hidden"), (xff, "1.1.1.1")], "10.0.0.1"),
+            ("2001:db8::7", vec![(xff, "203.0.113.9, 2001:db8::8")], "203.0.113.9"),
+            ("10.0.0.1", vec![("cf-connecting-ip", "1.1.1.1"), ("x-real-ip", "1.1.1.1")], "10.0.0.1"),
+        ] {
+            assert_eq!(client(peer, &headers), want, "{peer} {headers:?}");
+        }
+    }
+
+    #[test]
+    fn this_machine_and_proxies_are_not_counted() {
+        let proxies = ["10.0.0.0/8".parse().unwrap()];
+        for (peer, want) in [("127.0.0.1", false), ("::1", false), ("10.1.1.1", false), ("192.0.2.1", true)] {
+            let peer = Peer::new(None, SocketAddr::new(peer.parse().unwrap(), 1));
+            assert_eq!(peer.counted(&proxies).is_some(), want, "{peer:?}");
+        }
+        assert_eq!(Peer::OWN_USER.counted(&proxies), None);
+    }
+}
