@@ -11,6 +11,7 @@ mod logs;
 mod run;
 mod serve;
 mod stdio;
+mod telemetry;
 
 use std::process::ExitCode;
 

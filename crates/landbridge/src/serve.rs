@@ -12,6 +12,7 @@ use crate::assembly::{close, gateway, signal};
 use crate::banner::banner;
 use crate::cli::{Listen, SurfaceName};
 use crate::run::Failure;
+use crate::telemetry;
 
 /// Serves these servers until it is told to stop.
 pub async fn serve(settings: Listen, surface: SurfaceName, servers: Vec<ServerSpec>) -> Result<(), Failure> {
@@ -27,6 +28,7 @@ pub async fn serve(settings: Listen, surface: SurfaceName, servers: Vec<ServerSp
     http.allowed_hosts.extend(settings.allow_host);
     http.allowed_origins = settings.allow_origin;
     http.pages.push(waterfall(&gateway));
+    http.pages.push(telemetry::page(&gateway));
     let counted = gateway.clone();
     http.health = Some(Arc::new(move || vec![("activeSessions", counted.sessions().into())]));
     eprint!("{text}");

@@ -11,7 +11,7 @@ mod tests;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use lb_exchange::{Caller, ErrorBody, Feed, Isolation, Outcome, ServerName, ServerSpec, Target, Tasks};
@@ -56,6 +56,8 @@ pub struct Server {
     environment: Environment,
     endpoint: Option<Arc<Endpoint>>,
     eras: Mutex<Verdict>,
+    /// Its processes.
+    children: Arc<AtomicUsize>,
 }
 
 /// What is known about the eras of a server: a set, because some speak both.
@@ -110,12 +112,17 @@ impl Server {
             }
             Target::Child { .. } | Target::Embedded(_) => None,
         };
-        Ok(Arc::new(Self { spec, environment, endpoint, eras: Mutex::default() }))
+        Ok(Arc::new(Self { spec, environment, endpoint, eras: Mutex::default(), children: Arc::default() }))
     }
 
     /// Its definition.
     pub fn spec(&self) -> &Arc<ServerSpec> {
         &self.spec
+    }
+
+    /// How many of its processes run.
+    pub fn children(&self) -> usize {
+        self.children.load(Ordering::Relaxed)
     }
 
     /// Connects in the era of the front if the server speaks it, else in the other.
@@ -178,9 +185,13 @@ impl Server {
     }
 
     /// Room for one more child; embedded servers need none.
-    async fn room(&self) -> Result<Option<OwnedSemaphorePermit>, ConnectError> {
+    async fn room(&self) -> Result<Option<Room>, ConnectError> {
         match self.spec.target {
-            Target::Child { .. } => self.environment.children.room(&self.environment.tasks).await.map(Some),
+            Target::Child { .. } => {
+                let permit = self.environment.children.room(&self.environment.tasks).await?;
+                self.children.fetch_add(1, Ordering::Relaxed);
+                Ok(Some(Room { permit, children: self.children.clone() }))
+            }
             Target::Http { .. } | Target::Embedded(_) => Ok(None),
         }
     }
@@ -417,8 +428,21 @@ impl Connection {
 struct Started {
     inner: child::Started,
     /// Given back when the process is gone.
-    room: Mutex<Option<OwnedSemaphorePermit>>,
+    room: Mutex<Option<Room>>,
     tasks: Tasks,
+}
+
+/// Room for one process, which is counted among those of its server.
+struct Room {
+    #[expect(dead_code, reason = "held, not read")]
+    permit: OwnedSemaphorePermit,
+    children: Arc<AtomicUsize>,
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.children.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Started {

@@ -88,7 +88,8 @@ impl Intake {
             Shape::Error => Outcome::Error(ErrorBody::from_server(message.body().unwrap_or_else(Raw::empty_object))),
             _ => Outcome::Result(renamed(message, names).unwrap_or_else(Raw::empty_object)),
         };
-        End { feed_mark: self.feed.mark(), ..End::from_server(outcome, self.era) }
+        let failed = message.member_bytes("isError") == Some(b"true");
+        End { feed_mark: self.feed.mark(), failed, ..End::from_server(outcome, self.era) }
     }
 
     fn noted(&self, message: &Message, whence: Whence) {

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use lb_telemetry::Watch;
 use parking_lot::Mutex;
 
+use crate::measure;
 use crate::server::ServerSpec;
 use crate::step::{Answer, AskKey, Cancel, Command, End, Outcome, Step};
 
@@ -20,6 +22,8 @@ pub struct Exchange {
     remote: Remote,
     server: Option<Arc<ServerSpec>>,
     unhurried: bool,
+    /// Counts it at its end.
+    watch: Option<Watch>,
 }
 
 enum Drive {
@@ -39,12 +43,18 @@ pub trait Driver: Send {
 impl Exchange {
     /// An exchange that has already ended, such as one answered from a cache.
     pub fn ready(end: End) -> Self {
-        Self { drive: Drive::Ready(Some(Box::new(end))), remote: Remote::deaf(), server: None, unhurried: false }
+        Self {
+            drive: Drive::Ready(Some(Box::new(end))),
+            remote: Remote::deaf(),
+            server: None,
+            unhurried: false,
+            watch: None,
+        }
     }
 
     /// An exchange with a driver of its own.
     pub fn new(driver: impl Driver + 'static, remote: Remote) -> Self {
-        Self { drive: Drive::Driver(Box::new(driver)), remote, server: None, unhurried: false }
+        Self { drive: Drive::Driver(Box::new(driver)), remote, server: None, unhurried: false, watch: None }
     }
 
     /// An exchange written as straight code: `make` gets a [`Yield`] to hand out steps, and returns the end.
@@ -55,7 +65,7 @@ impl Exchange {
         let mailbox = Arc::<Mutex<Mailbox>>::default();
         let body = make(Yield(mailbox.clone()));
         let (drive, remote) = (Drive::Routine(Box::pin(body)), Remote(Way::Mailbox(mailbox)));
-        Self { drive, remote, server: None, unhurried: false }
+        Self { drive, remote, server: None, unhurried: false, watch: None }
     }
 
     /// An exchange that is another one, once that can be made: connecting happens inside.
@@ -73,6 +83,13 @@ impl Exchange {
     #[must_use]
     pub fn with_server(mut self, server: Option<Arc<ServerSpec>>) -> Self {
         self.server = server;
+        self
+    }
+
+    /// Counts it, and ends its spans, at its end.
+    #[must_use]
+    pub fn watched(mut self, watch: Watch) -> Self {
+        self.watch = Some(watch);
         self
     }
 
@@ -107,6 +124,19 @@ impl Exchange {
 
     /// The next step, for holders that are polled themselves.
     pub fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
+        let entered = self.watch.as_ref().and_then(Watch::enter);
+        let step = self.poll_drive(cx);
+        drop(entered);
+        if let Poll::Ready(Step::End(end)) = &step
+            && let Some(watch) = self.watch.take()
+        {
+            let (outcome, code) = measure::outcome(end, self.remote.is_overdue());
+            watch.end(outcome, code);
+        }
+        step
+    }
+
+    fn poll_drive(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
         match &mut self.drive {
             Drive::Ready(end) => match end.take() {
                 Some(end) => Poll::Ready(Step::End(*end)),
@@ -124,6 +154,14 @@ impl Exchange {
                     Poll::Pending => self.remote.yielded().map_or(Poll::Pending, Poll::Ready),
                 }
             }
+        }
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        if let Some(watch) = self.watch.take() {
+            watch.end(measure::unended(self.remote.is_overdue()), None);
         }
     }
 }
@@ -154,6 +192,8 @@ struct Mailbox {
     waker: Option<Waker>,
     /// A step on its way out of a routine.
     out: Option<Step>,
+    /// Whether it was cancelled because its time was over.
+    overdue: bool,
 }
 
 impl Remote {
@@ -204,6 +244,14 @@ impl Remote {
         }
     }
 
+    /// Whether it was cancelled because its time was over.
+    fn is_overdue(&self) -> bool {
+        match &self.0 {
+            Way::Mailbox(mailbox) => mailbox.lock().overdue,
+            Way::Nowhere | Way::Sink(_) => false,
+        }
+    }
+
     /// The step that a routine is handing out.
     fn yielded(&self) -> Option<Step> {
         match &self.0 {
@@ -220,6 +268,7 @@ impl Remote {
         };
         let waker = {
             let mut mailbox = mailbox.lock();
+            mailbox.overdue |= matches!(command, Command::Cancel(Cancel::Deadline));
             if Self::COMMANDS_MAX <= mailbox.commands.len() {
                 return false;
             }

@@ -11,6 +11,7 @@ mod desk;
 mod exchange;
 mod feed;
 mod holder;
+mod measure;
 mod middle;
 mod principal;
 mod reach;

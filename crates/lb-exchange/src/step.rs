@@ -169,17 +169,19 @@ pub struct End {
     pub receipt: Option<Receipt>,
     /// How far the connection's feed had come when this was read: those items take effect before it.
     pub feed_mark: u64,
+    /// Whether it is a result that says of itself that it is an error; known where it costs nothing to know.
+    pub failed: bool,
 }
 
 impl End {
     /// An outcome that a server wrote.
     pub fn from_server(outcome: Outcome, era: Era) -> Self {
-        Self { outcome, era: Some(era), receipt: None, feed_mark: 0 }
+        Self { outcome, era: Some(era), receipt: None, feed_mark: 0, failed: false }
     }
 
     /// An outcome of our own.
     pub fn ours(outcome: Outcome) -> Self {
-        Self { outcome, era: None, receipt: None, feed_mark: 0 }
+        Self { outcome, era: None, receipt: None, feed_mark: 0, failed: false }
     }
 
     /// An error of our own.

@@ -12,6 +12,7 @@ use lb_exchange::{
 };
 use lb_session::streams::{Limits as StreamLimits, Store, system_clock};
 use lb_session::{Happening, Moment};
+use lb_telemetry::Outcome;
 use lb_wire::revision::code;
 use lb_wire::splice::Splice;
 use lb_wire::{Raw, Text};
@@ -27,6 +28,7 @@ use crate::registry::{Entry, Registry, Scope};
 use crate::seat::{LegacySeat, Way};
 use crate::share::Share;
 use crate::surface::{Surface, Visitor};
+use crate::telemetry::{Totals, Watcher};
 use crate::tracker::Tracker;
 
 /// How much one gateway takes on.
@@ -89,6 +91,7 @@ pub struct Shared {
     clock: Clock,
     schedule: Arc<Schedule>,
     tracker: Tracker,
+    totals: Totals,
     numbers: AtomicU64,
     draining: AtomicBool,
 }
@@ -121,6 +124,7 @@ impl Gateway {
             stored: Store::new(setup.limits.streams, system_clock),
             tasks: environment.tasks.clone(),
             tracker: Tracker::new(setup.record_args),
+            totals: Totals::new(),
             setup,
             clock,
             schedule: Schedule::new(clock),
@@ -137,6 +141,10 @@ impl Gateway {
     /// How many sessions there are.
     pub fn sessions(&self) -> usize {
         self.0.sessions.read().len() + self.0.defaults.lock().len()
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.0
     }
 
     /// What time it is here.
@@ -220,6 +228,20 @@ impl Shared {
         &self.tracker
     }
 
+    /// What is counted beside requests.
+    pub(crate) fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// How many sessions see a surface of ours, and how many a server.
+    pub(crate) fn count_sessions(&self) -> (usize, usize) {
+        let seats = self.sessions.read();
+        let on_tools = seats.values().filter(|seat| seat.live().is_some()).count();
+        let on_servers = seats.len() - on_tools;
+        drop(seats);
+        (on_tools + self.defaults.lock().len(), on_servers)
+    }
+
     pub(crate) fn policy(&self) -> &Policy {
         &self.setup.policy
     }
@@ -247,7 +269,7 @@ impl Shared {
     }
 
     /// All sessions with a surface of ours.
-    fn lives(&self) -> Vec<Arc<Live>> {
+    pub(crate) fn lives(&self) -> Vec<Arc<Live>> {
         let seated = self.sessions.read().values().filter_map(|seat| seat.live().cloned()).collect::<Vec<_>>();
         let defaults = self.defaults.lock().values().cloned().collect::<Vec<_>>();
         seated.into_iter().chain(defaults).collect()
@@ -318,7 +340,26 @@ impl Shared {
     }
 
     async fn seat(self: &Arc<Self>, hello: Hello) -> Result<Welcome, Refusal> {
+        let watcher = match self.surface(&hello.mount) {
+            Some(_) => Some(self.totals.own.clone()),
+            None => self.entry(&hello.mount, &hello.caller.principal).map(|entry| entry.watcher.clone()),
+        };
+        let watch = watcher.map(|watcher| watcher.watch(hello.message.method()));
+        let seated = self.seated(hello).await;
+        if let Some(watch) = watch {
+            let (outcome, code) = match &seated {
+                Ok(_) => (Outcome::Ok, None),
+                Err(refusal) if refusal.busy => (Outcome::Refused, Some(refusal.error.code)),
+                Err(refusal) => (Outcome::Error, Some(refusal.error.code)),
+            };
+            watch.end(outcome, code);
+        }
+        seated
+    }
+
+    async fn seated(self: &Arc<Self>, hello: Hello) -> Result<Welcome, Refusal> {
         if self.draining.load(Ordering::Relaxed) || self.setup.limits.sessions_max <= self.sessions.read().len() {
+            self.totals.sessions_refused.inc();
             let error = ErrorBody::new(code::INTERNAL_ERROR, "no room for another session, try again later", None);
             return Err(Refusal { error, busy: true });
         }
@@ -337,7 +378,7 @@ impl Shared {
         let connection =
             connection.map_err(|error| Refusal { error: error.to_body(entry.name().as_str()), busy: false })?;
         let result = convert::welcome(&connection, hello.caller.revision);
-        let seat = self.take_seat(SessionId::random(), hello.mount, Arc::new(hello.caller), way, ear);
+        let seat = self.take_seat(SessionId::random(), hello.mount, Arc::new(hello.caller), way, ear, &entry.watcher);
         Ok(Welcome { seat, result })
     }
 
@@ -348,7 +389,7 @@ impl Shared {
         tracing::info!(session = live.hash(), "session_created");
         let result = reception::greeting(&surface.introduction(), caller.revision);
         let ear = Arc::new(Ear::new(Feed::default()));
-        let seat = self.take_seat(id, hello.mount, caller, Way::Surface(live.clone(), surface), ear);
+        let seat = self.take_seat(id, hello.mount, caller, Way::Surface(live.clone(), surface), ear, &self.totals.own);
         live.connect_all();
         Welcome { seat, result }
     }
@@ -360,6 +401,7 @@ impl Shared {
         caller: Arc<Caller>,
         way: Way,
         ear: Arc<Ear>,
+        watcher: &Arc<Watcher>,
     ) -> Arc<LegacySeat> {
         let seat = Arc::new(LegacySeat {
             id,
@@ -369,6 +411,7 @@ impl Shared {
             ear,
             way,
             gateway: Arc::downgrade(self),
+            watcher: watcher.clone(),
             touched: AtomicU64::new(self.now()),
             busy: AtomicU64::new(0),
             ended: AtomicBool::new(false),
@@ -427,7 +470,8 @@ fn settled(hello: &Hello) -> Raw {
 impl Middle for Gateway {
     fn open(&self, call: Call) -> Exchange {
         if let Some(surface) = self.0.surface(&call.mount) {
-            return reception::open(surface, call, Visitor::Modern(self.clone()));
+            let watch = self.0.totals.own.watch(call.message.method());
+            return reception::open(surface, call, Visitor::Modern(self.clone())).watched(watch);
         }
         let Some(entry) = self.0.entry(&call.mount, &call.caller.principal) else {
             return Exchange::ready(End::ours(lb_exchange::Outcome::Error(unknown_server())));
@@ -441,7 +485,8 @@ impl Middle for Gateway {
             let mut links = entry.modern.lock();
             links.entry(call.caller.principal.clone()).or_insert_with(|| Link::new(entry.server.clone(), wish)).clone()
         });
-        link.open(call, convert::from_modern)
+        let watch = entry.watcher.watch(call.message.method());
+        link.open(call, convert::from_modern).watched(watch)
     }
 
     fn begin(&self, hello: Hello) -> BoxFuture<'_, Result<Welcome, Refusal>> {
@@ -537,6 +582,7 @@ async fn sweep(gateway: Weak<Shared>) {
         shared.sweep_defaults().await;
         let messages = shared.stored.take_dropped();
         if messages != 0 {
+            shared.totals.messages_dropped.add(messages);
             tracing::warn!(messages, bytes = shared.stored.bytes(), "dropped stored messages for want of room");
         }
     }

@@ -15,6 +15,7 @@ mod registry;
 mod seat;
 mod share;
 mod surface;
+mod telemetry;
 mod tracker;
 
 pub use gateway::{Gateway, Limits, Setup};

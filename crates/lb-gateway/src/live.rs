@@ -92,6 +92,8 @@ pub struct Live {
     backends: Mutex<HashMap<Box<str>, Arc<Backend>>>,
     ended: AtomicBool,
     calls: AtomicU64,
+    /// Lost events that have been counted.
+    lost: AtomicU64,
 }
 
 impl Live {
@@ -120,6 +122,7 @@ impl Live {
                 backends: Mutex::default(),
                 ended: AtomicBool::new(false),
                 calls: AtomicU64::new(0),
+                lost: AtomicU64::new(0),
             }
         })
     }
@@ -210,6 +213,12 @@ impl Live {
         self.cell.with(|session| now.up.saturating_sub(session.last_activity().up))
     }
 
+    /// How many events were lost since this was last asked.
+    pub(crate) fn take_lost(&self) -> u64 {
+        let ever = self.cell.with(|session| session.events.dropped_ever());
+        ever.saturating_sub(self.lost.fetch_max(ever, Ordering::Relaxed))
+    }
+
     /// Counts a call for as long as the guard lives.
     pub fn calling(self: &Arc<Self>) -> Calling {
         self.calls.fetch_add(1, Ordering::AcqRel);
@@ -224,6 +233,7 @@ impl Live {
         let now = self.now();
         self.cell.with(|session| session.close(now));
         if let Some(gateway) = self.gateway.upgrade() {
+            gateway.totals().events_lost(self);
             gateway.tracker().clear_session(&self.hash);
         }
         true

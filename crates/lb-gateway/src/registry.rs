@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 use crate::link::Link;
 use crate::live::{Backend, Known};
 use crate::share::Share;
+use crate::telemetry::Watcher;
 
 /// Who sees a server, and who may remove it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +47,8 @@ pub struct Entry {
     pub known: Mutex<Option<Arc<Known>>>,
     /// Attempts to connect over HTTP at one time.
     pub attempts: Semaphore,
+    /// Counts the requests to it.
+    pub watcher: Arc<Watcher>,
 }
 
 /// Attempts to connect to one URL at one time, over all sessions.
@@ -65,8 +68,8 @@ impl Entry {
     ) -> Result<Arc<Self>, ConnectError> {
         let server = Server::new(Arc::new(spec), environment.clone())?;
         let (modern, shared, backends, known) = Default::default();
-        let attempts = Semaphore::new(ATTEMPTS_MAX);
-        Ok(Arc::new(Self { server, scope, added_at, added_by, modern, shared, backends, known, attempts }))
+        let (attempts, watcher) = (Semaphore::new(ATTEMPTS_MAX), Watcher::new());
+        Ok(Arc::new(Self { server, scope, added_at, added_by, modern, shared, backends, known, attempts, watcher }))
     }
 
     /// Its definition.
@@ -77,6 +80,11 @@ impl Entry {
     /// Its name.
     pub fn name(&self) -> &ServerName {
         &self.spec().name
+    }
+
+    /// Whether calls of it are refused for a while.
+    pub fn is_broken(&self) -> bool {
+        false
     }
 
     /// Whether it is reached over HTTP.

@@ -17,6 +17,7 @@ use crate::reception;
 use crate::registry::Entry;
 use crate::share::Share;
 use crate::surface::{Surface, Visitor};
+use crate::telemetry::Watcher;
 
 /// One session.
 pub struct LegacySeat {
@@ -28,6 +29,8 @@ pub struct LegacySeat {
     pub(crate) ear: Arc<Ear>,
     pub(crate) way: Way,
     pub(crate) gateway: Weak<Shared>,
+    /// Counts its requests.
+    pub(crate) watcher: Arc<Watcher>,
     /// When a client last used it, in seconds since the gateway started.
     pub(crate) touched: AtomicU64,
     /// When something was last seen to go on in it.
@@ -101,14 +104,16 @@ impl Seat for LegacySeat {
     }
 
     fn open(self: Arc<Self>, call: Call) -> Exchange {
-        match &self.way {
+        let watch = self.watcher.watch(call.message.method());
+        let exchange = match &self.way {
             Way::Own(link) => {
                 link.remember(&call);
                 link.open(call, convert::from_legacy)
             }
             Way::Shared(share, member) => share.open(*member, call, convert::from_legacy),
             Way::Surface(live, surface) => reception::open(surface, call, Visitor::Seated(live.clone())),
-        }
+        };
+        exchange.watched(watch)
     }
 
     fn keeps_calls(&self) -> bool {

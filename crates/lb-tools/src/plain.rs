@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lb_exchange::{Outcome, Step};
+use lb_exchange::{Cancel, Outcome, Step};
 use lb_gateway::{Backend, CallError, Kind};
 use lb_wire::Raw;
 
@@ -44,6 +44,7 @@ pub(crate) async fn ask(request: &Request, backend: &Arc<Backend>, plain: Plain<
     let outcome = match tokio::time::timeout(WITHIN, ending).await {
         Ok(end) => read(end.outcome),
         Err(_) => {
+            exchange.remote().cancel(Cancel::Deadline);
             let message = format!("server '{}' did not answer within {} s", &**backend.name(), WITHIN.as_secs());
             Err(Failure::new(failure::TIMEOUT, message))
         }

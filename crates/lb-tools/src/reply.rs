@@ -28,7 +28,7 @@ pub(crate) struct Reply {
 #[derive(Debug)]
 enum Body {
     Ours { blocks: Vec<Raw>, structured: Option<Raw> },
-    Passed { result: Raw, era: Option<Era>, feed_mark: u64 },
+    Passed { result: Raw, era: Option<Era>, feed_mark: u64, failed: bool },
     Failed(Failure),
 }
 
@@ -65,15 +65,16 @@ impl Reply {
         self
     }
 
-    /// What a server wrote.
-    pub(crate) fn passed(result: Raw, era: Option<Era>, feed_mark: u64) -> Self {
-        Self::new(Body::Passed { result, era, feed_mark })
+    /// What a server wrote; `failed` where it says of itself that it is an error.
+    pub(crate) fn passed(result: Raw, era: Option<Era>, feed_mark: u64, failed: bool) -> Self {
+        Self::new(Body::Passed { result, era, feed_mark, failed })
     }
 
     /// What a server wrote some time ago.
     pub(crate) fn kept(result: Raw) -> Self {
         let era = if result.member("resultType").is_some() { Era::Modern } else { Era::Legacy };
-        Self::passed(result, Some(era), 0)
+        let failed = result.member("isError").is_some_and(|flag| flag.as_bytes() == b"true");
+        Self::passed(result, Some(era), 0, failed)
     }
 
     /// A failure.
@@ -141,6 +142,7 @@ impl Reply {
     pub(crate) fn end(self, seen: &Seen) -> End {
         let handle = (seen.is_modern() && seen.live.is_remembered()).then(|| seen.live.handle());
         let told = handle.filter(|_| self.session);
+        let failed = self.body.is_failed();
         let (result, era, feed_mark) = self.body.result(seen, told);
         let wish = ContextWish { session: None, events: self.context && seen.own, pending: self.context };
         let context = if self.context || told.is_some() { context(seen, &wish, handle, told.is_some()) } else { None };
@@ -156,7 +158,7 @@ impl Reply {
                 None => result,
             },
         };
-        End { outcome: Outcome::Result(result), era, receipt: Receipt::all(receipts), feed_mark }
+        End { outcome: Outcome::Result(result), era, receipt: Receipt::all(receipts), feed_mark, failed }
     }
 }
 
@@ -167,9 +169,17 @@ impl From<Checked<Self>> for Reply {
 }
 
 impl Body {
+    fn is_failed(&self) -> bool {
+        match self {
+            Self::Ours { .. } => false,
+            Self::Passed { failed, .. } => *failed,
+            Self::Failed(_) => true,
+        }
+    }
+
     fn result(self, seen: &Seen, session: Option<&str>) -> (Raw, Option<Era>, u64) {
         match self {
-            Self::Passed { result, era, feed_mark } => (result, era, feed_mark),
+            Self::Passed { result, era, feed_mark, .. } => (result, era, feed_mark),
             Self::Ours { blocks, structured } => {
                 let structured = structured.map(|object| match session {
                     Some(handle) => wire::with(&object, &[("session", Raw::string(handle))]),

@@ -251,7 +251,7 @@ impl Running {
             Outcome::Result(result) => {
                 // A modern client that is gone has cancelled; a legacy one may come back for it.
                 let rescue = (!self.request.seen.is_modern()).then(|| self.work.rescue(&result, self.ttl));
-                Reply::passed(result, end.era, end.feed_mark).with_receipt(rescue)
+                Reply::passed(result, end.era, end.feed_mark, end.failed).with_receipt(rescue)
             }
             Outcome::Error(error) => Reply::failed(self.refused(&error)),
             Outcome::Cancelled => {

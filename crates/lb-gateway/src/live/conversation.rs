@@ -38,7 +38,8 @@ impl Backend {
     pub fn call(self: &Arc<Self>, live: &Arc<Live>, method: &'static str, params: Raw, token: Option<Raw>) -> Exchange {
         let (backend, live) = (self.clone(), live.clone());
         let conversation = move |out| Conversation { backend, live, method, params, token, out }.run();
-        Exchange::routine(conversation).with_server(Some(self.entry.spec().clone()))
+        let watch = self.entry.watcher.watch(method);
+        Exchange::routine(conversation).with_server(Some(self.entry.spec().clone())).watched(watch)
     }
 }
 
@@ -289,12 +290,11 @@ fn server_task(end: &End) -> Option<Raw> {
 
 /// The end as every client can read it.
 fn finished(end: End) -> End {
-    match (end.era, end.outcome) {
-        (Some(Era::Modern), Outcome::Result(result)) => {
-            End::ours(Outcome::Result(splice::without(&result, &MODERN_MEMBERS)))
-        }
-        (_, outcome) => End::ours(outcome),
-    }
+    let outcome = match (end.era, end.outcome) {
+        (Some(Era::Modern), Outcome::Result(result)) => Outcome::Result(splice::without(&result, &MODERN_MEMBERS)),
+        (_, outcome) => outcome,
+    };
+    End { failed: end.failed, ..End::ours(outcome) }
 }
 
 /// What a call is told whose server needed an answer that nobody gave.
