@@ -8,6 +8,7 @@ mod peers;
 mod runner;
 mod score;
 mod sh;
+mod soak;
 mod spdx;
 mod test;
 mod tidy;
@@ -74,6 +75,10 @@ enum Task {
         #[arg(long)]
         floors: bool,
     },
+    /// The reliability scenarios in their long size against a release build, and the verdict over what they saw
+    ///
+    /// Prints its seed first. Histories and verdict.json go to target/soak/SEED. Exits with 1 when a promise was broken.
+    Soak(soak::Options),
     /// Install the programs the tests speak to, and print where each one is
     Peers {
         /// `[{peer, version, program, marker}]`
@@ -92,6 +97,7 @@ fn main() -> ExitCode {
             conformance::client::through(&landbridge, &out, &driver_file, &url)
         }
         Task::Bench { json, quick, floors } => bench::command(&bench::Options { as_json: json, quick, floors }),
+        Task::Soak(options) => soak::command(&options),
         Task::Peers { json } => peers::list(json),
     };
     match done {

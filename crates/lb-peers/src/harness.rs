@@ -52,16 +52,19 @@ impl Gateway {
 
     async fn start(binary: &str, surface: &str, servers: Value, args: &[&str]) -> Self {
         let (folder, config) = config(&servers);
-        let mut child = Command::new(binary)
-            .args(["serve", "--surface", surface, "--listen", "127.0.0.1:0", "--config"])
-            .arg(&config)
-            .args(args)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .expect("the gateway's binary starts");
+        let mut command = Command::new(binary);
+        command.args(["serve", "--surface", surface, "--listen", "127.0.0.1:0", "--config"]).arg(&config).args(args);
+        Self::launch(command, folder).await
+    }
+
+    /// Starts a command that ends in a gateway which prints where it listens, whatever stands before it. The folder lives
+    /// as long as the gateway.
+    ///
+    /// # Panics
+    /// When it does not start, with its stderr.
+    pub async fn launch(mut command: Command, folder: tempfile::TempDir) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn().expect("the gateway's binary starts");
         let stderr = Arc::new(Mutex::new(String::new()));
         let mut lines = BufReader::new(child.stderr.take().expect("stderr is piped")).lines();
         let said = stderr.clone();

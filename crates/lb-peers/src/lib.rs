@@ -4,6 +4,8 @@
 pub mod evil;
 pub mod fixture;
 pub mod harness;
+pub mod ledger;
+pub mod procs;
 pub mod raw;
 pub mod suite;
 pub mod tools;

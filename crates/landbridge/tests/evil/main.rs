@@ -6,10 +6,11 @@ mod desk;
 mod ends;
 mod faults;
 mod memory;
-mod procs;
 mod remote;
 mod restart;
 mod room;
 mod script;
 mod signals;
 mod starts;
+
+use lb_peers::procs;

@@ -5,14 +5,20 @@ use std::time::{Duration, Instant};
 /// One process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
+    /// Its id.
     pub pid: u32,
+    /// The id of its parent.
     pub parent: u32,
     /// `Z` is a zombie.
     pub state: char,
+    /// Its command line.
     pub command: String,
 }
 
 /// Every process that can be seen.
+///
+/// # Panics
+/// Without `/proc`.
 pub fn all() -> Vec<Process> {
     let entries = std::fs::read_dir("/proc").expect("/proc");
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
@@ -69,7 +75,10 @@ pub fn exists(pid: u32) -> bool {
     read(pid).is_some_and(|process| process.state != 'Z' || process.parent != 1)
 }
 
-/// Waits until `found` finds nothing more, and fails with what is left.
+/// Waits until `found` finds nothing more.
+///
+/// # Panics
+/// With what is left.
 pub async fn gone(within: Duration, found: impl Fn() -> Vec<Process>) {
     let start = Instant::now();
     loop {
@@ -83,6 +92,9 @@ pub async fn gone(within: Duration, found: impl Fn() -> Vec<Process>) {
 }
 
 /// Waits until `test` holds.
+///
+/// # Panics
+/// When it does not in time.
 pub async fn until(within: Duration, what: &str, test: impl Fn() -> bool) {
     let start = Instant::now();
     while !test() {
@@ -92,8 +104,23 @@ pub async fn until(within: Duration, what: &str, test: impl Fn() -> bool) {
 }
 
 /// A line of `/proc/PID/status` in KiB: `VmRSS`, or `VmHWM` for its highest value so far.
+///
+/// # Panics
+/// When the process is gone.
 pub fn memory_kib(pid: u32, line: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process is there");
     let found = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':'));
     found.and_then(|text| text.trim().trim_end_matches(" kB").parse().ok()).expect("a number of kB")
+}
+
+/// How many descriptors a process has open; 0 when it is gone.
+pub fn descriptors(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
+}
+
+/// How long a process has used the processor, in ticks of 10 ms; 0 when it is gone.
+pub fn ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    rest.split_ascii_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
 }

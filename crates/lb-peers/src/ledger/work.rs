@@ -1,0 +1,61 @@
+//! One call of `work`.
+
+use std::time::Duration;
+
+use crate::raw::handshake::{COMPLETE, Era};
+use crate::raw::message::{self, Message, quote};
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// The id of the request, as JSON text.
+    pub id: String,
+    /// The era it came in.
+    pub era: Era,
+    /// What the caller calls it.
+    pub marker: String,
+    /// How long it takes.
+    pub ms: u64,
+    /// How often it reports, if the caller gave a token.
+    pub notes: u64,
+    /// How much filling the answer has.
+    pub bytes: usize,
+    token: Option<String>,
+}
+
+impl Work {
+    /// Reads a call; `None` when it has no marker.
+    #[must_use]
+    pub fn read(message: &Message, era: Era) -> Option<Self> {
+        let arguments = message.arguments();
+        let number = |name: &str| arguments.get(name).and_then(|value| value.get().parse::<u64>().ok()).unwrap_or(0);
+        let marker = arguments.get("marker").and_then(|value| message::text(value))?;
+        let token = message.meta.get("progressToken").map(|token| token.get().to_owned());
+        let (ms, notes) = (number("ms"), if token.is_some() { number("notes") } else { 0 });
+        let bytes = usize::try_from(number("bytes")).ok()?;
+        Some(Self { id: message.id.clone()?, era, marker, ms, notes, bytes, token })
+    }
+
+    /// The time between two reports, or before the answer where there are none.
+    #[must_use]
+    pub fn pause(&self) -> Duration {
+        Duration::from_micros(self.ms.saturating_mul(1000) / self.notes.max(1))
+    }
+
+    /// The report of this number, from 1 on.
+    #[must_use]
+    pub fn note(&self, number: u64) -> String {
+        let (token, total, marker) = (self.token.as_deref().unwrap_or("null"), self.notes, quote(&self.marker));
+        let params = format!(r#"{{"progressToken":{token},"progress":{number},"total":{total},"message":{marker}}}"#);
+        message::notification("notifications/progress", &params)
+    }
+
+    /// The answer.
+    #[must_use]
+    pub fn answer(&self) -> String {
+        let complete = if self.era == Era::Modern { COMPLETE } else { "" };
+        let filling = if 0 < self.bytes { format!(" {}", "x".repeat(self.bytes)) } else { String::new() };
+        let text = quote(&(self.marker.clone() + &filling));
+        message::result(&self.id, &format!(r#"{{{complete}"content":[{{"type":"text","text":{text}}}]}}"#))
+    }
+}

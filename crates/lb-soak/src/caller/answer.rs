@@ -1,0 +1,56 @@
+//! How a call ended, read from bytes.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::history::How;
+use crate::jobs::markers;
+
+/// Bytes of an answer that are kept for people.
+const DETAIL_BYTES: usize = 300;
+
+/// The end of a call, as its client sees it.
+#[derive(Clone, Debug)]
+pub struct End {
+    /// How.
+    pub how: How,
+    /// The HTTP status, 0 where there is none.
+    pub status: u16,
+    /// Whether any of the response came.
+    pub began: bool,
+    /// What was said, except in results.
+    pub detail: String,
+    /// The markers in everything that came.
+    pub markers: BTreeSet<String>,
+    /// The id of the last event.
+    pub last_event: Option<String>,
+}
+
+impl End {
+    /// An end without an answer.
+    pub fn new(how: How, detail: String) -> Self {
+        Self { how, status: 0, began: false, detail, markers: BTreeSet::new(), last_event: None }
+    }
+
+    /// The end that a message is, if it answers this request.
+    pub fn of(message: &[u8], id: u64) -> Option<Self> {
+        let value: Value = serde_json::from_slice(message).ok()?;
+        if value["id"] != id || value.get("method").is_some() {
+            return None;
+        }
+        let good = value.get("result").is_some() && value["result"]["isError"] != true;
+        let mut end = Self::new(if good { How::Result } else { How::Error }, String::new());
+        if !good {
+            end.detail = start(message);
+        }
+        end.began = true;
+        end.markers = markers(message);
+        Some(end)
+    }
+}
+
+/// The beginning of some bytes, as text.
+pub fn start(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes.get(..bytes.len().min(DETAIL_BYTES)).unwrap_or_default()).into_owned()
+}

@@ -1,0 +1,333 @@
+//! What happened in a run, one JSON object per line, in the order it was written down.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Record {
+    /// The first line.
+    Begin {
+        /// Which scenario.
+        scenario: String,
+        /// What it can be repeated with.
+        seed: u64,
+    },
+    /// A client sent a call.
+    Sent {
+        /// When, since the beginning.
+        at_ms: u64,
+        /// Who; each session of a client has a name of its own.
+        client: String,
+        /// The text that tells this call from every other.
+        marker: String,
+        /// What has to come of it.
+        must: Must,
+    },
+    /// A call ended for its client.
+    Ended {
+        /// When.
+        at_ms: u64,
+        /// Who.
+        client: String,
+        /// Which call.
+        marker: String,
+        /// How.
+        how: How,
+        /// What was said, for people.
+        detail: String,
+    },
+    /// A marker stood in something that a client received.
+    Seen {
+        /// Who received it.
+        client: String,
+        /// The marker.
+        marker: String,
+    },
+    /// A server did what a call asked for.
+    Effect {
+        /// Which call.
+        marker: String,
+        /// The process that did it.
+        pid: u32,
+    },
+    /// An event of a resumable stream reached the client, whatever connections it took.
+    Event {
+        /// Which stream.
+        stream: String,
+        /// The id it came with.
+        id: String,
+        /// Which one it is, counted by the server from 1.
+        number: u64,
+    },
+    /// A resumable stream was read to its end.
+    StreamEnd {
+        /// Which stream.
+        stream: String,
+        /// How many events its server sent.
+        count: u64,
+    },
+    /// How the gateway stood.
+    Sample {
+        /// When.
+        at_ms: u64,
+        /// In which part of the run.
+        phase: String,
+        /// Which process.
+        pid: u32,
+        /// Resident memory.
+        rss_kib: u64,
+        /// Open descriptors.
+        fds: u64,
+        /// Processes below it.
+        processes: u64,
+        /// Those of them that ended and were not collected.
+        zombies: u64,
+        /// Processor time used so far, in ticks of 10 ms.
+        ticks: u64,
+    },
+    /// Something was done to the gateway, its clients or its servers.
+    Fault {
+        /// When.
+        at_ms: u64,
+        /// What.
+        what: String,
+    },
+    /// A process that should have been gone.
+    Left {
+        /// Its id.
+        pid: u32,
+        /// Its command line and state.
+        what: String,
+    },
+    /// Something counted; several of one name are added up.
+    Count {
+        /// What.
+        name: String,
+        /// How many.
+        value: i64,
+    },
+    /// What a figure has to be.
+    Bound {
+        /// Which figure.
+        of: Measure,
+        /// At least.
+        min: i64,
+        /// At most.
+        max: i64,
+    },
+    /// For people.
+    Note {
+        /// What there is to say.
+        text: String,
+    },
+    /// The last line: the scenario came to its end.
+    Done,
+}
+
+/// What has to come of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Must {
+    /// Its result.
+    Succeed,
+    /// An error: its server was killed.
+    Fail,
+    /// A result or an error; the connection holds.
+    Answer,
+    /// A result, or a refusal that says when to come again.
+    ServeOrShed,
+    /// Any end.
+    End,
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum How {
+    /// With its result.
+    Result,
+    /// With an error, in JSON-RPC or as a result that says so.
+    Error,
+    /// The connection ended first.
+    Broken,
+    /// 429 or 503, with `Retry-After`.
+    Shed,
+    /// Another status, or one of these without `Retry-After`.
+    Refused,
+    /// It did not, as long as anybody waited.
+    Never,
+}
+
+/// A figure that follows from a history.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "measure", rename_all = "snake_case")]
+pub enum Measure {
+    /// The sum of the counts of this name.
+    Counted {
+        /// The name.
+        name: String,
+    },
+    /// Calls of clients whose names begin like this that ended like this.
+    Calls {
+        /// The beginning.
+        client: String,
+        /// The end.
+        how: How,
+    },
+    /// The longest that a call took to end like this, in ms.
+    Slowest {
+        /// The end.
+        how: How,
+    },
+    /// The last sample of one phase less the last of another.
+    Growth {
+        /// Of what.
+        of: Quantity,
+        /// The phase before.
+        from: String,
+        /// The phase after.
+        to: String,
+    },
+    /// The highest sample of a phase less the last of another.
+    Peak {
+        /// Of what.
+        of: Quantity,
+        /// The phase before.
+        from: String,
+        /// The phase with the peak.
+        to: String,
+    },
+    /// What the samples of a phase grow by in a minute, by the straight line that fits them best.
+    PerMinute {
+        /// Of what.
+        of: Quantity,
+        /// The phase.
+        phase: String,
+    },
+    /// The last sample of a phase.
+    Last {
+        /// Of what.
+        of: Quantity,
+        /// The phase.
+        phase: String,
+    },
+}
+
+/// What a sample holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Quantity {
+    /// Resident memory in KiB.
+    RssKib,
+    /// Open descriptors.
+    Fds,
+    /// Processes below.
+    Processes,
+    /// Zombies below.
+    Zombies,
+    /// Processor time in ticks.
+    Ticks,
+}
+
+/// Writes a history; clones write the same one.
+#[derive(Clone, Debug)]
+pub struct History {
+    path: PathBuf,
+    start: Instant,
+    file: Arc<Mutex<BufWriter<File>>>,
+}
+
+impl History {
+    /// A new file with its first line.
+    ///
+    /// # Panics
+    /// When the file cannot be written.
+    #[must_use]
+    pub fn create(path: PathBuf, scenario: &str, seed: u64) -> Self {
+        let file = File::create(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let history = Self { path, start: Instant::now(), file: Arc::new(Mutex::new(BufWriter::new(file))) };
+        history.write(&Record::Begin { scenario: scenario.to_owned(), seed });
+        history
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Milliseconds since the beginning.
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Adds a line.
+    ///
+    /// # Panics
+    /// When the file cannot be written: what was not written down cannot be checked.
+    pub fn write(&self, record: &Record) {
+        let mut line = serde_json::to_string(record).expect("a record is JSON");
+        line.push('\n');
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.write_all(line.as_bytes()).expect("the history is written");
+        if matches!(record, Record::Done) {
+            file.flush().expect("the history is written");
+        }
+    }
+
+    /// Writes down what was done.
+    pub fn fault(&self, what: impl Into<String>) {
+        self.write(&Record::Fault { at_ms: self.now_ms(), what: what.into() });
+    }
+
+    /// Counts.
+    pub fn count(&self, name: &str, value: i64) {
+        self.write(&Record::Count { name: name.to_owned(), value });
+    }
+
+    /// Demands.
+    pub fn bound(&self, of: Measure, min: i64, max: i64) {
+        self.write(&Record::Bound { of, min, max });
+    }
+
+    /// Demands of a counted figure.
+    pub fn bound_count(&self, name: &str, min: i64, max: i64) {
+        self.bound(Measure::Counted { name: name.to_owned() }, min, max);
+    }
+
+    /// Says something.
+    pub fn note(&self, text: impl Into<String>) {
+        self.write(&Record::Note { text: text.into() });
+    }
+
+    /// Makes sure that everything so far is in the file.
+    ///
+    /// # Panics
+    /// When the file cannot be written.
+    pub fn flush(&self) {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner).flush().expect("the history is written");
+    }
+}
+
+/// Reads a history; a line that is none is an error with its number.
+///
+/// # Errors
+/// When the file cannot be read or a line cannot be understood.
+pub fn read(path: &Path) -> Result<Vec<Record>, String> {
+    let file = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut records = Vec::new();
+    for (number, line) in BufReader::new(file).lines().enumerate() {
+        let line = line.map_err(|error| format!("{}: {error}", path.display()))?;
+        let record = serde_json::from_str(&line);
+        records.push(record.map_err(|error| format!("{}:{}: {error}", path.display(), number + 1))?);
+    }
+    Ok(records)
+}

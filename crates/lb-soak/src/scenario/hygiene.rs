@@ -1,0 +1,143 @@
+//! Clients and servers die at random while all of them work; afterwards there is exactly what there should be.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use lb_peers::procs;
+use rustix::process::Signal;
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use super::{Setup, Size};
+use crate::caller::{Caller, WAYS, Way, end_session};
+use crate::history::{History, Measure, Must, Quantity, Record};
+use crate::jobs::{Job, Ledger};
+use crate::random::Random;
+use crate::world::{Ground, World, gone, marked, signal};
+
+const CLIENTS: usize = 10;
+/// Descriptors of connections that clients left a moment ago.
+const FDS_SLACK: i64 = 6;
+
+/// Runs it.
+pub async fn run(setup: Setup, size: Size, seed: u64) -> PathBuf {
+    let calls: u64 = size.pick(200, 5_000);
+    let ground = Ground::new(&setup, "hygiene", seed);
+    let servers = json!({ "it": ground.child(&json!({})) });
+    let mut world = ground.build(servers, &[], &[]).await;
+    // The process that all modern clients share is there from the first call on.
+    let mut first = world.caller(Way::HttpModern, "it", "first").await;
+    first.call(Job::QUICK).await;
+    world.watch.phase("load");
+    let (history, door) = (world.history().clone(), world.door());
+    let working = Arc::new(AtomicUsize::new(CLIENTS));
+    let mut clients = JoinSet::new();
+    for number in 0..CLIENTS {
+        let way = WAYS.get(number % WAYS.len()).copied().unwrap_or(Way::HttpLegacy);
+        let caller = world.caller(way, "it", &format!("c{number}")).await;
+        let life = Life { random: world.ground.random.fork(), left: Vec::new() };
+        clients.spawn(life.lead(caller, calls, history.clone(), working.clone()));
+    }
+    let ledger = Ledger::follow(&world.ground.ledger);
+    kill_servers(&ledger, &history, &mut world.ground.random, &working).await;
+    let mut sessions = Vec::new();
+    while let Some(left) = clients.join_next().await {
+        sessions.extend(left.expect("a client's story ends"));
+    }
+    for session in sessions {
+        end_session(&door, "it", &session).await;
+    }
+    settle(&mut world, first).await;
+    world.close().await
+}
+
+struct Life {
+    random: Random,
+    left: Vec<String>,
+}
+
+impl Life {
+    /// Calls, and dies now and then. Gives the sessions it left behind.
+    async fn lead(
+        mut self,
+        mut caller: Caller,
+        calls: u64,
+        history: History,
+        working: Arc<AtomicUsize>,
+    ) -> Vec<String> {
+        for _ in 0..calls {
+            let job = Job::QUICK.taking(self.random.below(4)).must(Must::End);
+            let open = caller.send(job).await;
+            if self.random.below(25) == 0 {
+                history.fault(format!("kill client {}", caller.name));
+                if let Some(pid) = caller.pid().filter(|_| self.random.below(2) == 0) {
+                    signal(pid, Signal::KILL);
+                }
+                self.abandon(&mut caller, &open.marker, &history).await;
+            } else {
+                caller.finish(open).await;
+                self.reopen_if_gone(&mut caller).await;
+            }
+        }
+        working.fetch_sub(1, Ordering::Relaxed);
+        caller.end().await;
+        self.left
+    }
+
+    /// The client dies with its call open: whatever comes of that, nobody is there to be told.
+    async fn abandon(&mut self, caller: &mut Caller, marker: &str, history: &History) {
+        let (client, at_ms) = (caller.name.clone(), history.now_ms());
+        let (marker, detail) = (marker.to_owned(), "the client was killed".to_owned());
+        history.write(&Record::Ended { at_ms, client, marker, how: crate::history::How::Broken, detail });
+        self.left.extend(caller.die().await.expect("the gateway lets a new client in"));
+    }
+
+    /// A gateway behind pipes that was killed does not come back by itself.
+    async fn reopen_if_gone(&mut self, caller: &mut Caller) {
+        if caller.pid().is_some_and(|pid| !procs::is_alive(pid)) {
+            self.left.extend(caller.die().await.expect("the gateway lets a new client in"));
+        }
+    }
+}
+
+async fn kill_servers(ledger: &Ledger, history: &History, random: &mut Random, working: &AtomicUsize) {
+    while 0 < working.load(Ordering::Relaxed) {
+        tokio::time::sleep(Duration::from_millis(20 + random.below(60))).await;
+        let alive: Vec<u32> = ledger.workers().into_iter().filter(|pid| procs::is_alive(*pid)).collect();
+        if let Some(pid) = random.pick(&alive) {
+            history.fault(format!("kill server {pid}"));
+            signal(*pid, Signal::KILL);
+        }
+    }
+    let killed = Measure::Counted { name: "rounds of killing".to_owned() };
+    history.count("rounds of killing", 1);
+    history.bound(killed, 1, 1);
+}
+
+/// When all sessions are over there is the gateway and the process of the modern clients, and nothing else: neither by
+/// descent nor by mark.
+async fn settle(world: &mut World, mut first: Caller) {
+    first.call(Job::QUICK).await;
+    let expected = procs::descendants(world.pid).len().min(2);
+    let (pid, mark) = (world.pid, world.ground.mark.clone());
+    let surplus = || {
+        let (below, marked) = (procs::descendants(pid), marked(&mark));
+        let mut odd: Vec<procs::Process> = below.iter().filter(|process| process.state == 'Z').cloned().collect();
+        odd.extend(
+            marked.into_iter().filter(|process| process.pid != pid && !below.iter().any(|b| b.pid == process.pid)),
+        );
+        if expected < below.len() {
+            odd.extend(below);
+        }
+        odd
+    };
+    for process in gone(Duration::from_secs(15), surplus).await {
+        let what = format!("{} {} with no session open", process.state, process.command);
+        world.history().write(&Record::Left { pid: process.pid, what });
+    }
+    world.watch.phase("settled");
+    let grown = Measure::Growth { of: Quantity::Fds, from: "start".to_owned(), to: "settled".to_owned() };
+    world.history().bound(grown, i64::MIN, FDS_SLACK);
+}

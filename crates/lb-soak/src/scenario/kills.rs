@@ -1,0 +1,85 @@
+//! Servers that are children are killed in the middle of calls: one error for each, and nobody else notices.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use super::{Setup, Size};
+use crate::caller::{Caller, WAYS, Way};
+use crate::history::{How, Measure, Must};
+use crate::jobs::{Job, Ledger};
+use crate::world::{Ground, World, signal};
+
+/// Longer than any kill takes to come.
+const LONG_MS: u64 = 30_000;
+/// Some of them come before the kill.
+const REPORTS: u64 = 3_000;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Runs it.
+pub async fn run(setup: Setup, size: Size, seed: u64) -> PathBuf {
+    let kills: u64 = size.pick(52, 1_000);
+    let ground = Ground::new(&setup, "R4", seed);
+    let servers = json!({ "victim": ground.child(&json!({})), "other": ground.child(&json!({})) });
+    let mut world = ground.build(servers, &[], &[]).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let bystanders = bystanders(&mut world, &stop).await;
+    let ledger = Arc::new(Ledger::follow(&world.ground.ledger));
+    let mut victims = JoinSet::new();
+    for way in WAYS {
+        let caller = world.caller(way, "victim", "victim").await;
+        victims.spawn(suffer(caller, ledger.clone(), kills / WAYS.len() as u64));
+    }
+    let mut killed = 0;
+    while let Some(count) = victims.join_next().await {
+        killed += count.expect("a victim's story ends");
+    }
+    stop.store(true, Ordering::Relaxed);
+    bystanders.join_all().await;
+    let history = world.history().clone();
+    history.count("kills", killed);
+    history.bound_count("kills", i64::try_from(kills).unwrap_or(0), i64::MAX);
+    // A second is promised.
+    history.bound(Measure::Slowest { how: How::Error }, 0, 10_000);
+    history.bound(Measure::Calls { client: "victim".to_owned(), how: How::Error }, killed, killed);
+    world.close().await
+}
+
+/// Calls, has its server killed while it works, is told so, and calls again.
+async fn suffer(mut caller: Caller, ledger: Arc<Ledger>, times: u64) -> i64 {
+    let mut killed = 0;
+    for _ in 0..times {
+        let open = caller.send(Job::QUICK.taking(LONG_MS).reporting(REPORTS).must(Must::Fail)).await;
+        let pid = ledger.entry(&open.marker, PATIENCE).await;
+        if let Some(pid) = pid {
+            signal(pid, Signal::KILL);
+            killed += 1;
+        }
+        caller.finish(open).await;
+        caller.call(Job::QUICK).await;
+    }
+    caller.end().await;
+    killed
+}
+
+/// Clients that accept no error: of another server, and of the same with a process of their own.
+async fn bystanders(world: &mut World, stop: &Arc<AtomicBool>) -> JoinSet<()> {
+    let mut all = JoinSet::new();
+    for (way, server) in [(Way::HttpLegacy, "other"), (Way::HttpModern, "other"), (Way::HttpLegacy, "victim")] {
+        let mut caller = world.caller(way, server, "bystander").await;
+        let stop = stop.clone();
+        all.spawn(async move {
+            while !stop.load(Ordering::Relaxed) {
+                caller.call(Job::QUICK).await;
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            caller.end().await;
+        });
+    }
+    all
+}

@@ -1,0 +1,80 @@
+//! `cargo xtask soak`: the reliability scenarios in their long size, against a release build, for as long as one likes.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+
+use crate::workspace::{build_bin, metadata};
+
+/// What the command line asks for.
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Options {
+    /// How long to go on; every scenario is run once at least
+    #[arg(default_value_t = 10)]
+    minutes: u64,
+    /// Repeat a run: it decides everything that is random
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Only these scenarios, as in R4,R7
+    #[arg(long, value_name = "NAMES")]
+    only: Option<String>,
+    /// The sizes of the tests instead of the long ones
+    #[arg(long)]
+    short: bool,
+    #[command(subcommand)]
+    command: Option<Action>,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Judge the histories of an earlier run again
+    Check {
+        /// The folder they are in
+        folder: PathBuf,
+    },
+}
+
+/// The programs that lie beside the gateway.
+const PEERS: [&str; 3] = ["ledger", "evil", "fixture"];
+
+/// Runs it; false when a promise was broken.
+pub fn command(options: &Options) -> Result<bool> {
+    if let Some(Action::Check { folder }) = &options.command {
+        let soak = build_bin("lb-soak", "soak", "release")?;
+        return ended_well(Command::new(soak).arg("check").arg(folder));
+    }
+    let landbridge = build_bin("landbridge", "landbridge", "release")?;
+    for peer in PEERS {
+        build_bin("lb-peers", peer, "release")?;
+    }
+    let soak = build_bin("lb-soak", "soak", "release")?;
+    let seed = options.seed.unwrap_or_else(|| u64::from(std::process::id()) << 20 | now());
+    let out = metadata()?.target_directory.join("soak").join(seed.to_string());
+    ended_well(&mut start(&soak, &landbridge, &out, seed, options))
+}
+
+fn start(soak: &Path, landbridge: &Path, out: &Path, seed: u64, options: &Options) -> Command {
+    let mut command = Command::new(soak);
+    command.arg("--landbridge").arg(landbridge).arg("--out").arg(out);
+    command.args(["--minutes", &options.minutes.to_string(), "--seed", &seed.to_string()]);
+    if let Some(only) = &options.only {
+        command.args(["--only", only]);
+    }
+    if options.short {
+        command.arg("--short");
+    }
+    command
+}
+
+fn ended_well(command: &mut Command) -> Result<bool> {
+    let status = command.stdin(Stdio::null()).status().context("cannot start soak")?;
+    Ok(status.success())
+}
+
+fn now() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    since.as_secs() & 0xf_ffff
+}
