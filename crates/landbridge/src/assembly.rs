@@ -17,6 +17,9 @@ const CLOSE_GRACE: Duration = Duration::from_secs(10);
 /// How long what is left may take. A child that will not go is ended after 5 s, and that must be seen.
 const TASKS_GRACE: Duration = Duration::from_secs(7);
 
+/// How long all of it may take: calls, sessions, children. Then the process ends whatever is left.
+const STOP_MAX: Duration = Duration::from_secs(35);
+
 /// The servers of a config.
 #[derive(Default)]
 pub struct Loaded {
@@ -99,14 +102,20 @@ pub async fn close(gateway: &Gateway, tasks: &Tasks) {
     }
 }
 
-/// Resolves at the first Ctrl-C or SIGTERM; a second one ends the process at once.
+/// Resolves at the first Ctrl-C or SIGTERM; a second one, or a stop that takes too long, ends the process
+/// at once.
 pub async fn signal() {
     next_signal().await;
     eprintln!("landbridge: stopping; once more to stop at once");
     // A set of its own, which nobody closes: it must hear the second signal to the very end.
     Tasks::default().spawn(async {
-        next_signal().await;
-        std::process::exit(130);
+        tokio::select! {
+            () = next_signal() => std::process::exit(130),
+            () = tokio::time::sleep(STOP_MAX) => {
+                eprintln!("landbridge: could not stop in order within {} s; stopping at once", STOP_MAX.as_secs());
+                std::process::exit(1);
+            }
+        }
     });
 }
 

@@ -12,6 +12,7 @@ mod run;
 mod serve;
 mod stdio;
 mod telemetry;
+mod watch;
 
 use std::process::ExitCode;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lb_exchange::{ServerSpec, Tasks};
 use lb_front::Front;
-use lb_gateway::{Gateway, Policy};
+use lb_gateway::Policy;
 use tokio::net::TcpListener;
 
 use crate::assembly::{close, gateway, signal};
@@ -13,6 +13,7 @@ use crate::banner::banner;
 use crate::cli::{Listen, SurfaceName};
 use crate::run::Failure;
 use crate::telemetry;
+use crate::watch;
 
 /// Serves these servers until it is told to stop.
 pub async fn serve(settings: Listen, surface: SurfaceName, servers: Vec<ServerSpec>) -> Result<(), Failure> {
@@ -27,10 +28,9 @@ pub async fn serve(settings: Listen, surface: SurfaceName, servers: Vec<ServerSp
     let mut http = lb_http::Settings::default();
     http.allowed_hosts.extend(settings.allow_host);
     http.allowed_origins = settings.allow_origin;
-    http.pages.push(waterfall(&gateway));
     http.pages.push(telemetry::page(&gateway));
-    let counted = gateway.clone();
-    http.health = Some(Arc::new(move || vec![("activeSessions", counted.sessions().into())]));
+    http.pages.extend(watch::pages(&gateway));
+    http.health = Some(watch::health(&gateway));
     eprint!("{text}");
     lb_http::serve(listener, front, http, tasks.clone(), signal()).await;
     close(&gateway, &tasks).await;
@@ -45,14 +45,4 @@ fn no_listener(wanted: &str, error: &io::Error) -> Failure {
         _ => error.to_string(),
     };
     Failure::runtime(format!("cannot listen on {wanted}: {why}"))
-}
-
-/// The waterfall of what is called.
-fn waterfall(gateway: &Gateway) -> lb_http::Pages {
-    let pages = lb_ui::Waterfall::new(gateway.tracker().clone(), Arc::new(gateway.clock()));
-    let source = move |path: &str, query: Option<&str>| {
-        let lb_ui::Page { status, content_type, body, content_security_policy } = pages.page(path, query)?;
-        Some(lb_http::Page { status, content_type, body, content_security_policy })
-    };
-    lb_http::Pages { path: "/waterfall", source: Arc::new(source) }
 }

@@ -50,7 +50,7 @@ impl Front {
         let cursor = streams.append(streams.standalone(), None);
         let tail = cursor.as_ref().and_then(|id| streams.resume(&id.0).ok());
         let (Some(id), Some(tail)) = (cursor, tail) else {
-            return Reply::refuse(Era::Legacy, None, 404, -32001, "Session not found");
+            return Reply::refuse(Era::Legacy, None, 404, -32001, crate::reply::NO_SESSION);
         };
         let first = self.greeting(&*seat, id);
         Reply::stream(Frames::new(Source::Listening(Box::new(Listening::new(&self.shared, seat, tail, claim, first)))))

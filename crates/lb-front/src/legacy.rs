@@ -53,7 +53,7 @@ impl Front {
         };
         let session = std::str::from_utf8(session).unwrap_or_default();
         let Some(seat) = self.shared.middle.seat(session, &request.mount, &request.principal) else {
-            return refuse(404, -32001, "Session not found");
+            return refuse(404, -32001, crate::reply::NO_SESSION);
         };
         match request.headers.version {
             Some(version) if Revision::parse(version).is_none() => Err(unsupported(version, id)),

@@ -11,6 +11,10 @@ use lb_wire::{Id, Line, Raw, compose};
 use crate::get::{Listening, Resumed};
 use crate::stream::Live;
 
+/// What a client is told that names a session we do not have, and what it can do.
+pub(crate) const NO_SESSION: &str =
+    "Session not found: it has ended or never was here. Send initialize without Mcp-Session-Id to begin another";
+
 /// The answer to one HTTP request.
 #[derive(Debug)]
 pub enum Reply {

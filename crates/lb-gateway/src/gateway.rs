@@ -18,6 +18,7 @@ use lb_wire::splice::Splice;
 use lb_wire::{Raw, Text};
 use parking_lot::{Mutex, RwLock};
 
+use crate::census::Usage;
 use crate::clock::{Clock, Schedule};
 use crate::convert;
 use crate::link::Link;
@@ -145,6 +146,12 @@ impl Gateway {
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.0
+    }
+
+    /// All sessions: those of legacy clients, and those of modern clients that name none.
+    pub(crate) fn everybody(&self) -> (Vec<Arc<LegacySeat>>, Vec<Arc<Live>>) {
+        let seats = self.0.sessions.read().values().cloned().collect();
+        (seats, self.0.defaults.lock().values().cloned().collect())
     }
 
     /// What time it is here.
@@ -413,6 +420,7 @@ impl Shared {
             gateway: Arc::downgrade(self),
             watcher: watcher.clone(),
             touched: AtomicU64::new(self.now()),
+            usage: Usage::new(self.clock.now()),
             busy: AtomicU64::new(0),
             ended: AtomicBool::new(false),
             caller,
@@ -500,6 +508,7 @@ impl Middle for Gateway {
             return None;
         }
         seat.touched.store(self.0.now(), Ordering::Relaxed);
+        seat.usage.add();
         if let Some(live) = seat.live() {
             live.touch();
         }

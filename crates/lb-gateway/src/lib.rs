@@ -3,6 +3,7 @@
 //! Owns the registries of servers and sessions and the life of connections. Implements the port that fronts call;
 //! knows neither HTTP nor stdio, and no revision beyond what joining two of them takes.
 
+mod census;
 mod clock;
 mod convert;
 mod gateway;
@@ -18,6 +19,7 @@ mod surface;
 mod telemetry;
 mod tracker;
 
+pub use census::SessionView;
 pub use gateway::{Gateway, Limits, Setup};
 pub use lb_session::backend::Status as ServerStatus;
 pub use live::{

@@ -27,6 +27,7 @@ pub use self::facts::{Facts, error_code};
 pub use self::lists::{Known, Listing};
 pub use self::servers::{AddError, Added, NoServer};
 pub use self::view::{CallError, ReconnectError, ServerView, Unavailable};
+use crate::census::Usage;
 use crate::clock::Clock;
 use crate::gateway::Shared;
 use crate::tracker::Tracker;
@@ -94,6 +95,7 @@ pub struct Live {
     calls: AtomicU64,
     /// Lost events that have been counted.
     lost: AtomicU64,
+    usage: Usage,
 }
 
 impl Live {
@@ -123,6 +125,7 @@ impl Live {
                 ended: AtomicBool::new(false),
                 calls: AtomicU64::new(0),
                 lost: AtomicU64::new(0),
+                usage: Usage::new(clock.now()),
             }
         })
     }
@@ -194,7 +197,13 @@ impl Live {
     /// A client uses it.
     pub fn touch(&self) {
         let now = self.now();
+        self.usage.add();
         self.cell.with(|session| session.touch(now));
+    }
+
+    /// Since when, and how often it was used.
+    pub(crate) fn usage(&self) -> &Usage {
+        &self.usage
     }
 
     /// Whether it has ended.

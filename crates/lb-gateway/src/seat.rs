@@ -8,6 +8,7 @@ use lb_session::streams::SharedStreams;
 use lb_wire::Message;
 use lb_wire::revision::Era;
 
+use crate::census::Usage;
 use crate::convert;
 use crate::gateway::Shared;
 use crate::link::Link;
@@ -33,6 +34,7 @@ pub struct LegacySeat {
     pub(crate) watcher: Arc<Watcher>,
     /// When a client last used it, in seconds since the gateway started.
     pub(crate) touched: AtomicU64,
+    pub(crate) usage: Usage,
     /// When something was last seen to go on in it.
     pub(crate) busy: AtomicU64,
     pub(crate) ended: AtomicBool,
@@ -75,6 +77,12 @@ impl LegacySeat {
             Way::Shared(share, member) => share.leave(*member),
             Way::Surface(live, _) => live.close().await,
         }
+    }
+
+    /// Its only server, and whether it is connected.
+    pub(crate) fn server_standing(&self) -> Option<(String, &'static str)> {
+        let link = self.link()?;
+        Some((link.name().to_owned(), if link.current().is_some() { "connected" } else { "disconnected" }))
     }
 
     fn link(&self) -> Option<&Arc<Link>> {

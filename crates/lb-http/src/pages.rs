@@ -25,8 +25,22 @@ pub struct Page {
     pub content_type: &'static str,
     /// The page itself.
     pub body: Bytes,
-    /// What a browser may do with it.
+    /// What a browser may do with it; empty for nothing at all.
     pub content_security_policy: String,
+}
+
+impl Page {
+    /// A good page that is data and nothing for a browser to run, such as figures for a monitor.
+    #[must_use]
+    pub fn data(content_type: &'static str, body: impl Into<Bytes>) -> Self {
+        Self { status: 200, content_type, body: body.into(), content_security_policy: String::new() }
+    }
+
+    /// A good page that is a JSON document.
+    #[must_use]
+    pub fn document(document: &serde_json::Value) -> Self {
+        Self::data("application/json", document.to_string())
+    }
 }
 
 /// From a path and its query to what is there.
@@ -53,7 +67,8 @@ impl Pages {
         let status = StatusCode::from_u16(found.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let kind = HeaderValue::from_static(found.content_type);
         let mut response = page(status, kind, Body::bytes(found.body, None));
-        if let Ok(policy) = HeaderValue::from_str(&found.content_security_policy) {
+        let policy = HeaderValue::from_str(&found.content_security_policy).ok();
+        if let Some(policy) = policy.filter(|policy| !policy.is_empty()) {
             response.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
         }
         Some(response)

@@ -166,7 +166,7 @@ impl Visit<'_> {
             return None;
         }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            return Some(not_allowed("GET, HEAD"));
+            return Some(wrong_method("GET, HEAD"));
         }
         if path == "/ping" {
             return Some(page(StatusCode::OK, TEXT, Body::bytes("pong".into(), None)));
@@ -184,7 +184,7 @@ impl Visit<'_> {
             return Some(pages::turn_away(&why));
         }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            return Some(not_allowed("GET, HEAD"));
+            return Some(wrong_method("GET, HEAD"));
         }
         let found = pages.at(path, request.uri().query());
         Some(found.unwrap_or_else(|| document(StatusCode::NOT_FOUND, health::lost(self.settings))))
@@ -323,6 +323,13 @@ fn no_body(error: BodyError, era: Era) -> Response<Body> {
 
 fn not_allowed(allow: &'static str) -> Response<Body> {
     let mut response = refuse(StatusCode::METHOD_NOT_ALLOWED, Era::Legacy, "Method not allowed");
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
+    response
+}
+
+/// Of a page, which speaks no JSON-RPC.
+fn wrong_method(allow: &'static str) -> Response<Body> {
+    let mut response = document(StatusCode::METHOD_NOT_ALLOWED, health::wrong_method(allow));
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
     response
 }

@@ -9,6 +9,8 @@
 //! The binary calls [`supervise_entry`] before anything else in `main` and names itself (see [`own_supervisor`]) in
 //! every [`Command`].
 //!
+//! [`inherited_sockets`] takes over what a service manager has opened for us.
+//!
 //! This crate knows no MCP, no sessions and no restart policy. It is the only one with `unsafe`. On systems other than
 //! Unix it offers only [`environment`], [`Exit`] and [`StderrRing`].
 
@@ -25,6 +27,8 @@ mod control;
 #[cfg(unix)]
 mod error;
 #[cfg(unix)]
+mod inherited;
+#[cfg(unix)]
 mod supervisor;
 #[cfg(unix)]
 mod tree;
@@ -39,5 +43,7 @@ pub use child::{Child, ChildStdin, ChildStdout, Grace};
 pub use command::{Command, own_supervisor};
 #[cfg(unix)]
 pub use error::SpawnError;
+#[cfg(unix)]
+pub use inherited::inherited_sockets;
 #[cfg(unix)]
 pub use supervisor::supervise_entry;

@@ -2,8 +2,11 @@
 
 mod calls;
 mod guards;
+mod handover;
 mod limits;
 mod pages;
 mod peer;
+mod rates;
 mod shutdown;
 mod streams;
+mod tls;

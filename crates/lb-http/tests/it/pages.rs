@@ -106,3 +106,43 @@ async fn server_on(address: &str) -> Server {
     let settings = Settings { pages: vec![pages], ..Settings::default() };
     Server::on(address, settings, lb_front::Settings::default()).await
 }
+
+#[tokio::test]
+async fn the_operator_token_opens_pages_from_wherever_and_nothing_else_does_behind_a_public_url() {
+    let server = server(|settings| {
+        settings.operator_token = Some(lb_exchange::Secret::new("correct horse"));
+        settings.public_url = Some("https://mcp.example".into());
+    })
+    .await;
+    let mut peer = server.connect().await;
+    for (authorization, proxied, want) in [
+        ("", false, 403),
+        ("Bearer correct horse", false, 200),
+        ("bearer correct horse", false, 200),
+        ("Bearer correct horse", true, 200),
+        ("Bearer correct hors", false, 403),
+        ("Bearer correct horse2", false, 403),
+        ("Bearer ", false, 403),
+        ("Basic correct horse", false, 403),
+    ] {
+        let mut headers = vec![("Authorization", authorization)];
+        if proxied {
+            headers.push(("X-Forwarded-For", "203.0.113.9"));
+        }
+        let page = peer.ask("GET /waterfall", &headers).await;
+        assert_eq!(page.status, want, "{authorization:?} {proxied}");
+        if want == 403 {
+            let told = page.json()["error"].as_str().unwrap_or_default().to_owned();
+            assert!(told.contains("Authorization: Bearer TOKEN"), "{told}");
+            assert!(!told.contains("correct"), "{told}");
+        }
+    }
+    server.handle.update(Settings {
+        login: true,
+        pages: server.handle.settings().pages.clone(),
+        ..Settings::default()
+    });
+    let page = peer.ask("GET /waterfall", &[]).await;
+    let told = page.text();
+    assert!(page.status == 403 && told.contains("LANDBRIDGE_OPERATOR_TOKEN"), "{told}");
+}

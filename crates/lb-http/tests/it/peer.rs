@@ -162,6 +162,16 @@ impl Peer {
         self.response().await
     }
 
+    /// A whole response, or nothing when the connection was reset before any byte of it.
+    pub async fn try_response(&mut self) -> Option<Response> {
+        let mut byte = [0];
+        match self.socket.read(&mut byte).await {
+            Ok(1) => self.buffer.push(byte[0]),
+            Ok(_) | Err(_) => return None,
+        }
+        Some(self.response().await)
+    }
+
     /// A whole response.
     pub async fn response(&mut self) -> Response {
         let mut response = self.response_head().await;
