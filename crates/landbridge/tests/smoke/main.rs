@@ -24,7 +24,7 @@ async fn the_front_page_says_where_each_server_is() {
     let gateway = Gateway::serve(LANDBRIDGE, json!({ "a": { "command": "true" }, "b": { "command": "true" } })).await;
     let mut http = RawHttp::connect(gateway.address).await.expect("it listens");
     let page = http.request("GET", "/", &[], b"").await.expect("an answer");
-    assert!(page.text().ends_with("MCP at\n  /mcp/server/a\n  /mcp/server/b\n"), "{}", page.text());
+    assert!(page.text().contains("MCP at\n  /mcp/server/a\n  /mcp/server/b\n\n"), "{}", page.text());
     let lost = http.post("/", &[], b"{}").await.expect("an answer");
     assert!(lost.text().contains("Method not allowed: MCP is at /mcp/server/{name}"), "{}", lost.text());
 }
