@@ -3,6 +3,7 @@
 mod connector;
 mod handshake;
 mod open;
+mod passing;
 mod report;
 
 #[cfg(test)]
@@ -22,6 +23,7 @@ use parking_lot::Mutex;
 use tokio::io::DuplexStream;
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::breaker::gate::Gate;
 use crate::child;
 use crate::children::Children;
 use crate::error::{ConnectError, EraError};
@@ -30,6 +32,7 @@ use crate::inbound::Intake;
 use crate::pipe::{Ends, Pipe};
 
 pub use connector::Connector;
+pub(crate) use connector::jitter;
 
 /// Makers of servers that run inside this process, by name. Each call starts one and gives our end of its stream.
 pub type EmbeddedServers = HashMap<String, Arc<dyn Fn() -> DuplexStream + Send + Sync>>;
@@ -58,6 +61,7 @@ pub struct Server {
     eras: Mutex<Verdict>,
     /// Its processes.
     children: Arc<AtomicUsize>,
+    gate: Arc<Gate>,
 }
 
 /// What is known about the eras of a server: a set, because some speak both.
@@ -112,7 +116,12 @@ impl Server {
             }
             Target::Child { .. } | Target::Embedded(_) => None,
         };
-        Ok(Arc::new(Self { spec, environment, endpoint, eras: Mutex::default(), children: Arc::default() }))
+        let gate = match &endpoint {
+            Some(endpoint) => endpoint.gate().clone(),
+            None => Arc::new(Gate::new(format!("server {:?}", spec.name.as_str()))),
+        };
+        let (eras, children) = Default::default();
+        Ok(Arc::new(Self { spec, environment, endpoint, eras, children, gate }))
     }
 
     /// Its definition.
@@ -125,13 +134,7 @@ impl Server {
         self.children.load(Ordering::Relaxed)
     }
 
-    /// Connects in the era of the front if the server speaks it, else in the other.
-    ///
-    /// Cancel safe: yes, a child that was being started is ended.
-    ///
-    /// # Errors
-    /// Why there is no connection.
-    pub async fn connect(&self, wish: &Wish) -> Result<Arc<Connection>, ConnectError> {
+    async fn connect_in_either(&self, wish: &Wish) -> Result<Arc<Connection>, ConnectError> {
         let own = wish.caller.era();
         let other = match own {
             Era::Legacy => Era::Modern,

@@ -76,6 +76,14 @@ pub enum ConnectError {
         /// The last lines it wrote to stderr.
         stderr: String,
     },
+    /// It failed again and again and is left alone for a while.
+    #[error("it cannot be reached and is left alone for {:.1} s; last: {last}", again.as_secs_f64())]
+    LeftAlone {
+        /// After what time it is worth another try.
+        again: Duration,
+        /// What went wrong last.
+        last: String,
+    },
     /// No room for another child.
     #[error("{0} server processes run already; let sessions share one with \"isolation\": \"shared\"")]
     TooManyChildren(usize),
@@ -115,6 +123,10 @@ impl ConnectError {
 
     /// The same, of a server that is called this.
     pub fn to_body_of(&self, server: &str) -> ErrorBody {
+        if let Self::LeftAlone { again, last } = self {
+            let data = left_alone(*again, last);
+            return ErrorBody::new(code::INTERNAL_ERROR, &self.message(server), Some(&data));
+        }
         let (reason, exit, stderr) = match self {
             Self::Spawn(_) => ("spawn_failed", None, None),
             Self::Exited { exit, stderr } => ("backend_closed", Some(exit), Some(stderr)),
@@ -125,6 +137,7 @@ impl ConnectError {
             Self::Timeout(_) => ("timeout", None, None),
             Self::Silent { stderr, .. } => ("timeout", None, Some(stderr)),
             Self::GaveUp { last, stderr, .. } => ("crash_loop", Some(last), Some(stderr)),
+            Self::LeftAlone { .. } => ("circuit_open", None, None),
             Self::TooManyChildren(_) => ("limit_exceeded", None, None),
             Self::Stopping => ("stopping", None, None),
         };
@@ -150,11 +163,25 @@ impl ConnectError {
             Self::Silent { stderr, .. } if !stderr.is_empty() => None,
             Self::Silent { .. } => Some("see whether it is an MCP server that speaks over stdin and stdout"),
             Self::Refused { .. } | Self::Handshake(_) => Some("see whether it is an MCP server"),
-            Self::Spawn(_) | Self::Exited { .. } | Self::GaveUp { .. } | Self::TooManyChildren(_) | Self::Stopping => {
-                None
-            }
+            Self::Spawn(_)
+            | Self::Exited { .. }
+            | Self::GaveUp { .. }
+            | Self::LeftAlone { .. }
+            | Self::TooManyChildren(_)
+            | Self::Stopping => None,
         }
     }
+}
+
+/// The data of an error about a server that is left alone.
+fn left_alone(again: Duration, last: &str) -> Raw {
+    // Rounded up: whoever waits that long is let pass.
+    let millis = u64::try_from(again.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
+    compose::object(&[
+        ("reason", &Raw::string("circuit_open")),
+        ("retryAfterMs", &Raw::value(&millis)),
+        ("lastError", &Raw::string(last)),
+    ])
 }
 
 /// What every call is told that was open when its server went away. `server` is what it is called.

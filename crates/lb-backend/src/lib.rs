@@ -3,6 +3,7 @@
 //! Owns the era probe, the handshake, the supervision of children, and the lists that a server has told us. Speaks to
 //! the gateway only in exchanges and feeds; knows no client transport.
 
+mod breaker;
 mod calls;
 mod child;
 mod children;

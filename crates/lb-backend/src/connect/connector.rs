@@ -37,14 +37,17 @@ impl Connector {
     /// The server cannot be reached, or is given up.
     pub async fn connect(&self, wish: &Wish) -> Result<Arc<Connection>, ConnectError> {
         let life = *self.life.lock();
-        match life {
-            Life::GaveUp { crashes, until } if until.is_none_or(|until| Instant::now() < until) => {
-                let (last, stderr) = self.last_words.lock().clone();
-                let again = until.map(|until| until.saturating_duration_since(Instant::now()));
-                return Err(ConnectError::GaveUp { crashes, again, last, stderr });
-            }
-            Life::Backoff { until, .. } => tokio::time::sleep_until(until.into()).await,
-            Life::Stopped | Life::Running { .. } | Life::GaveUp { .. } => {}
+        if let Life::GaveUp { crashes, until } = life
+            && until.is_none_or(|until| Instant::now() < until)
+        {
+            let (last, stderr) = self.last_words.lock().clone();
+            let again = until.map(|until| until.saturating_duration_since(Instant::now()));
+            return Err(ConnectError::GaveUp { crashes, again, last, stderr });
+        }
+        // Before the wait, which would be in vain.
+        self.server.gate.check()?;
+        if let Life::Backoff { until, .. } = life {
+            tokio::time::sleep_until(until.into()).await;
         }
         if self.server.environment.tasks.is_stopping() {
             return Err(ConnectError::Stopping);
@@ -63,7 +66,7 @@ impl Connector {
         let (words, what) = match (error, before) {
             (ConnectError::Exited { exit, stderr }, _) => ((exit.clone(), stderr.clone()), report::ended(exit, stderr)),
             (ConnectError::Spawn(why), _) => ((why.clone(), String::new()), format!("cannot start: {why}")),
-            (ConnectError::Stopping, _) => return *self.life.lock() = before,
+            (ConnectError::Stopping | ConnectError::LeftAlone { .. }, _) => return *self.life.lock() = before,
             // No attempt at all.
             (ConnectError::TooManyChildren(_), _) => {
                 *self.life.lock() = before;
@@ -91,14 +94,18 @@ impl Connector {
 
     fn crashed(&self, at: Instant, words: (String, String), what: &str) {
         *self.last_words.lock() = words;
-        let jitter = 0.9 + 0.2 * f64::from(rand_unit());
         let life = {
             let mut life = self.life.lock();
-            *life = life.crashed(&self.server.spec.restart, at, jitter);
+            *life = life.crashed(&self.server.spec.restart, at, jitter());
             *life
         };
         tracing::warn!("{}", report::crashed(self.server.spec.name.as_str(), what, life, Instant::now()));
     }
+}
+
+/// Between 0.9 and 1.1, so that many do not come at once.
+pub(crate) fn jitter() -> f64 {
+    0.9 + 0.2 * f64::from(rand_unit())
 }
 
 /// A number in 0..1; no secret hangs on it.

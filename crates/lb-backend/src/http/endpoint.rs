@@ -18,6 +18,8 @@ use super::conn::{Conn, Outgoing, Stream, Unanswered, chain};
 use super::pool::{IDLE_FOR, Pool};
 use super::reply::{Reply, Rest};
 use super::tls;
+use crate::breaker::Failure;
+use crate::breaker::gate::{Gate, Permit};
 use crate::error::{self, ConnectError};
 
 /// How long a TCP and TLS connection may take to be made.
@@ -40,6 +42,7 @@ pub struct Endpoint {
     last_length: Mutex<(usize, HeaderValue)>,
     pool: Pool,
     tasks: Tasks,
+    gate: Arc<Gate>,
 }
 
 /// Why a request got no response.
@@ -89,7 +92,8 @@ impl Endpoint {
         let pool = Pool::default();
         let called = format!("server {name:?} ({authority})");
         let guarded = false;
-        Ok(Self { called, shown, host, port, guarded, tls, uri, headers, last_length, pool, tasks })
+        let gate = Arc::new(Gate::new(called.clone()));
+        Ok(Self { called, shown, host, port, guarded, tls, uri, headers, last_length, pool, tasks, gate })
     }
 
     /// Keeps away from addresses that are out of bounds for clients.
@@ -147,12 +151,39 @@ impl Endpoint {
         request
     }
 
+    /// The breaker of the server.
+    pub fn gate(&self) -> &Arc<Gate> {
+        &self.gate
+    }
+
+    /// Sends a request, unless the server is left alone; what becomes of it counts for that.
+    ///
+    /// Cancel safe: as [`Endpoint::send`], and then it does not count.
+    pub async fn send_by(self: &Arc<Self>, request: Outgoing) -> Result<Reply, SendError> {
+        let permit = self.gate.admit().map_err(SendError::Unreachable)?;
+        let sent = self.send_as(request, Some(&permit)).await;
+        match &sent {
+            Ok(_) => permit.answered(),
+            Err(SendError::Unreachable(error)) => permit.failed(Failure::Unreached, &error.to_string()),
+            Err(SendError::Broken(why)) => permit.failed(Failure::Lost, why),
+        }
+        sent
+    }
+
     /// Sends a request on an idle connection, or on a new one, and gives the head of the response.
     ///
     /// What may have reached the server is never sent again.
     ///
     /// Cancel safe: dropping it closes the connection.
     pub async fn send(self: &Arc<Self>, request: Outgoing) -> Result<Reply, SendError> {
+        self.send_as(request, None).await
+    }
+
+    async fn send_as(
+        self: &Arc<Self>,
+        request: Outgoing,
+        permit: Option<&Permit<'_>>,
+    ) -> Result<Reply, SendError> {
         let mut request = request;
         while let Some(conn) = self.pool.take() {
             request = match self.send_on(conn, request).await? {
@@ -161,11 +192,15 @@ impl Endpoint {
             };
         }
         // Boxed: a warm call shall not carry the room that connecting needs.
-        Box::pin(self.send_anew(request)).await
+        Box::pin(self.send_anew(request, permit)).await
     }
 
     /// Sends a request on a new connection.
-    async fn send_anew(self: &Arc<Self>, request: Outgoing) -> Result<Reply, SendError> {
+    async fn send_anew(
+        self: &Arc<Self>,
+        request: Outgoing,
+        permit: Option<&Permit<'_>>,
+    ) -> Result<Reply, SendError> {
         let mut request = request;
         // A server that restarts refuses for a moment or resets what is new: one more attempt, as nothing was sent.
         for last in [false, true] {
@@ -174,6 +209,9 @@ impl Endpoint {
                 Err(error) if last => return Err(SendError::Unreachable(error)),
                 Err(_) => continue,
             };
+            if let Some(permit) = permit {
+                permit.reached();
+            }
             request = match self.send_on(conn, request).await? {
                 Ok(reply) => return Ok(reply),
                 Err(unsent) => unsent,

@@ -161,7 +161,7 @@ async fn reply(running: &mut Running, message: Bytes) -> Result<(Reply, Arc<Sess
     loop {
         let session = legacy.session();
         running.known = true;
-        let sent = running.during(connection.endpoint.send(session.post(message.clone()))).await?;
+        let sent = running.during(connection.endpoint.send_by(session.post(message.clone()))).await?;
         let reply = sent.map_err(|error| running.error(error.to_body(&connection.endpoint)))?;
         if healed || !session.has_id() || !reply.status.is_client_error() {
             return Ok((reply, session));

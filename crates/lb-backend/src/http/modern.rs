@@ -145,7 +145,7 @@ async fn answer(running: &mut Running, headers: HeaderMap, message: Bytes) -> Re
 
 async fn send(running: &mut Running, request: Outgoing) -> Result<Reply, End> {
     let endpoint = running.connection.endpoint.clone();
-    let sent = running.during(endpoint.send(request)).await?;
+    let sent = running.during(endpoint.send_by(request)).await?;
     sent.map_err(|error| running.error(error.to_body(&endpoint)))
 }
 

@@ -217,15 +217,17 @@ impl Backend {
     /// How it stands.
     pub fn view(&self) -> ServerView {
         let now = self.now();
+        let left_alone = self.entry.server.left_alone_for().unwrap_or_default();
         let state = self.state.lock();
         let machine = &state.machine;
         let health = machine.health();
+        let wait = || machine.retry_at().map_or(Duration::ZERO, |at| now.until(at)).max(left_alone);
         ServerView {
             status: machine.status(),
             connected_at: machine.connected_at().filter(|_| health.is_some()).map(|at| at.unix),
             last_error: machine.last_error().map(str::to_owned),
             attempt: machine.attempt(),
-            next_retry: machine.attempt().map(|_| machine.retry_at().map_or(Duration::ZERO, |at| now.until(at))),
+            next_retry: machine.attempt().map(|_| wait()),
             healthy: health.map(|(_, degraded)| !degraded),
             health_failures: health.map(|(failures, _)| failures),
             pid: state.connection.as_ref().filter(|_| health.is_some()).and_then(|connection| connection.pid()),

@@ -75,5 +75,5 @@ pub fn error_code(error: &ErrorBody) -> &'static str {
 /// Whether an error of ours says that the server could not be reached.
 pub fn is_out_of_reach(error: &ErrorBody) -> bool {
     let reason = error.raw.member("data").and_then(|data| data.member("reason"));
-    matches!(reason.as_ref().and_then(Raw::plain_str), Some("unreachable" | "backend_closed"))
+    matches!(reason.as_ref().and_then(Raw::plain_str), Some("unreachable" | "backend_closed" | "circuit_open"))
 }

@@ -97,15 +97,15 @@ impl Backend {
         match (state.machine.status(), state.connection.clone()) {
             (Status::Connected, Some(connection)) => Next::Tend(state.machine.generation(), connection),
             (Status::Reconnecting, connection) => {
-                let due = state.machine.retry_at().is_none_or(|at| at <= now.up);
+                // While the server is left alone an attempt would be refused; only a caller needs to hear that.
+                let left_alone_until = now.up + self.entry.server.left_alone_for().unwrap_or_default();
+                let at = state.machine.retry_at().unwrap_or(now.up).max(left_alone_until);
+                let due = at <= now.up;
                 match connection.filter(|_| state.machine.grace_until().is_some()) {
                     Some(connection) if wanted || due => Next::Probe(state.machine.generation(), connection),
-                    Some(_) => {
-                        let soonest = state.machine.retry_at().into_iter().chain(state.machine.grace_until()).min();
-                        Next::Wait(soonest.unwrap_or(now.up))
-                    }
+                    Some(_) => Next::Wait(state.machine.grace_until().map_or(at, |until| until.min(at))),
                     None if wanted || due => Next::Connect(state.machine.start(now)),
-                    None => Next::Wait(state.machine.retry_at().unwrap_or(now.up) + self.spread()),
+                    None => Next::Wait(at + self.spread()),
                 }
             }
             _ if wanted => Next::Connect(state.machine.start(now)),
@@ -191,7 +191,8 @@ async fn attempt(backend: &Arc<Backend>, generation: u64, forced: bool) {
             tasks: backend.tasks.clone(),
             client_says_initialized: false,
         };
-        let connection = backend.entry.server.connect(&wish).await?;
+        let server = &backend.entry.server;
+        let connection = if forced { server.connect_anyway(&wish).await? } else { server.connect(&wish).await? };
         drop(permit);
         let known = prepare(backend, &connection).await;
         Ok((connection, known))
@@ -334,7 +335,8 @@ fn failed(backend: &Arc<Backend>, generation: u64, error: &ConnectError) {
         state.order.reconnect = false;
         (told.unwrap_or_default(), state.trial)
     };
-    if !trial {
+    // That it is left alone was said when that began.
+    if !trial && !matches!(error, ConnectError::LeftAlone { .. }) {
         tracing::warn!(server = &*backend.name, "server_reconnect_failed: {message}");
     }
     backend.tell_all(told, LOST, Cause::ServerDisconnected);

@@ -182,7 +182,7 @@ async fn a_call_to_a_lost_server_tries_at_once_and_says_how_it_stands() {
     let client = world.client().await;
     world.one.starts(Start::Dies);
     world.one.crash();
-    pass(seconds(40)).await;
+    pass(seconds(5)).await;
     let before = world.one.started().len();
     let refused = client.call("execute_tool", json!({ "server": "one", "tool": "echo" })).await;
     assert!(refused.is_error() && refused.after < seconds(11), "{refused:?}");
@@ -194,6 +194,46 @@ async fn a_call_to_a_lost_server_tries_at_once_and_says_how_it_stands() {
     world.one.starts(Start::Good);
     let good = client.call("execute_tool", json!({ "server": "one", "tool": "echo" })).await;
     assert_eq!(good.text(0), "echo");
+}
+
+/// Calls neither wait for a server that fails again and again, nor start it more often than it is tried anyway.
+#[tokio::test(start_paused = true)]
+async fn calls_to_a_server_that_is_left_alone_are_refused_at_once_and_reconnect_server_tries_it() {
+    let world = World::planned(patient());
+    let client = world.client().await;
+    world.one.starts(Start::Dies);
+    world.one.crash();
+    pass(seconds(40)).await;
+    let call = || client.call("execute_tool", json!({ "server": "one", "tool": "echo" }));
+    // The one that is let pass, if its time has come.
+    call().await;
+    let before = world.one.started().len();
+    for _ in 0..20 {
+        let refused = call().await;
+        assert!(refused.is_error() && refused.after < seconds(1), "{refused:?}");
+        assert!(refused.text(0).contains("is left alone for"), "{refused:?}");
+        assert_eq!(refused.code(), "TOOL_ERR_SERVER_DISCONNECTED");
+        let details = &refused.response["result"]["structuredContent"]["error"]["details"];
+        assert!(details["nextRetryMs"].as_u64().is_some_and(|wait| 0 < wait), "{refused:?}");
+    }
+    assert_eq!(world.one.started().len(), before, "not started for them");
+    assert!(client.call("reconnect_server", json!({ "name": "one" })).await.is_error());
+    assert_eq!(world.one.started().len(), before + 1, "started for whoever insists");
+    world.one.starts(Start::Good);
+    assert!(!client.call("reconnect_server", json!({ "name": "one" })).await.is_error());
+    assert_eq!(call().await.text(0), "echo");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_was_left_alone_comes_back_by_itself() {
+    let world = World::planned(patient());
+    let client = world.client().await;
+    world.one.starts(Start::Dies);
+    world.one.crash();
+    pass(minutes(10)).await;
+    world.one.starts(Start::Good);
+    pass(minutes(6)).await;
+    assert_eq!(row(&client, "one").await["status"], "connected");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,87 @@
+//! Connecting past the breaker: which attempts are made at all, and which outcomes count.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Connection, Server, Wish};
+use crate::breaker::Failure;
+use crate::breaker::gate::Permit;
+use crate::error::ConnectError;
+
+impl Server {
+    /// Connects in the era of the front if the server speaks it, else in the other.
+    ///
+    /// Cancel safe: yes, a child that was being started is ended.
+    ///
+    /// # Errors
+    /// Why there is no connection; at once for a server that is left alone.
+    pub async fn connect(&self, wish: &Wish) -> Result<Arc<Connection>, ConnectError> {
+        let permit = self.gate.admit()?;
+        self.connect_by(permit, wish).await
+    }
+
+    /// The same for somebody who insists: a server that is left alone is tried at once.
+    ///
+    /// Cancel safe: yes, a child that was being started is ended.
+    ///
+    /// # Errors
+    /// Why there is no connection.
+    pub async fn connect_anyway(&self, wish: &Wish) -> Result<Arc<Connection>, ConnectError> {
+        let permit = self.gate.insist().await;
+        self.connect_by(permit, wish).await
+    }
+
+    async fn connect_by(&self, permit: Permit<'_>, wish: &Wish) -> Result<Arc<Connection>, ConnectError> {
+        let result = self.connect_in_either(wish).await;
+        match &result {
+            Ok(_) => permit.answered(),
+            Err(error) => match error.tells() {
+                Tells::Nothing => drop(permit),
+                Tells::Answered => permit.answered(),
+                Tells::Failed => permit.failed(Failure::Unreached, &error.to_string()),
+            },
+        }
+        result
+    }
+
+    /// Whether it failed so often that it is left alone, or tried by a single attempt.
+    pub fn is_left_alone(&self) -> bool {
+        self.gate.is_open()
+    }
+
+    /// For how long attempts to reach it are refused; `None` when they are not.
+    pub fn left_alone_for(&self) -> Option<Duration> {
+        self.gate.refuses()
+    }
+}
+
+/// What a failed attempt says about whether a server can be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tells {
+    /// It was never tried.
+    Nothing,
+    /// It is there, and will not have us.
+    Answered,
+    /// It is not there, or not well.
+    Failed,
+}
+
+impl ConnectError {
+    fn tells(&self) -> Tells {
+        match self {
+            Self::TooManyChildren(_) | Self::Stopping | Self::LeftAlone { .. } | Self::GaveUp { .. } => Tells::Nothing,
+            Self::Unauthorized { .. } | Self::Refused { .. } => Tells::Answered,
+            Self::Status { status, .. } if *status < 500 => Tells::Answered,
+            Self::Spawn(_)
+            | Self::Exited { .. }
+            | Self::Unreachable { .. }
+            | Self::Status { .. }
+            | Self::Handshake(_)
+            | Self::Timeout(_)
+            | Self::Silent { .. } => Tells::Failed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
