@@ -84,7 +84,7 @@ impl Entry {
 
     /// Whether calls of it are refused for a while.
     pub fn is_broken(&self) -> bool {
-        false
+        self.server.is_left_alone()
     }
 
     /// Whether it is reached over HTTP.
