@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lb_backend::{Children, Environment};
+use lb_config::settings::{INLINE_CONFIG, Settings};
 use lb_exchange::{ServerSpec, Tasks};
-use lb_gateway::{Gateway, Policy, Setup, Surface};
+use lb_gateway::{Gateway, Limits, Policy, Setup, Surface};
 
 use crate::cli::SurfaceName;
 use crate::embedded;
 use crate::run::Failure;
+use crate::settled::say;
 
 /// How long sessions and children may take to end.
 const CLOSE_GRACE: Duration = Duration::from_secs(10);
@@ -29,42 +31,51 @@ pub struct Loaded {
     pub disabled: Vec<ServerSpec>,
 }
 
+/// The servers of the config that these settings name, or of the variable that takes its place.
+///
+/// # Errors
+/// Everything that is wrong, when it cannot be used.
+pub fn read_servers(settings: &Settings) -> Result<lb_config::Loaded, Vec<lb_config::Problem>> {
+    match (&settings.inline_servers, &settings.config) {
+        (Some(text), _) => lb_config::load_inline(text, Path::new(INLINE_CONFIG)),
+        (None, Some(path)) => lb_config::load(path),
+        (None, None) => Ok(lb_config::Loaded::default()),
+    }
+}
+
 /// Reads the servers, says everything that is wrong with the file at once, and goes on only if it can.
-pub fn load(path: Option<&Path>, surface: SurfaceName) -> Result<Loaded, Failure> {
-    let Some(path) = path else {
-        return match surface {
-            SurfaceName::Tools => Ok(Loaded::default()),
-            SurfaceName::Server => Err(Failure::usage("--surface server needs --config with the server in it")),
-        };
-    };
-    let show = |problems: &[lb_config::Problem]| {
-        for problem in problems {
-            eprintln!("{problem}");
+pub fn load(settings: &Settings, surface: SurfaceName) -> Result<Loaded, Failure> {
+    let place = match (&settings.inline_servers, &settings.config) {
+        (Some(_), Some(path)) => {
+            eprintln!("warning: {INLINE_CONFIG} is set, so that {} is not read", path.display());
+            INLINE_CONFIG.to_owned()
+        }
+        (Some(_), None) => INLINE_CONFIG.to_owned(),
+        (None, Some(path)) => path.display().to_string(),
+        (None, None) => {
+            return match surface {
+                SurfaceName::Tools => Ok(Loaded::default()),
+                SurfaceName::Server => Err(Failure::usage("--surface server needs --config with the server in it")),
+            };
         }
     };
-    match lb_config::load(path) {
-        Ok(loaded) => {
-            show(&loaded.warnings);
-            show(&loaded.left_out);
-            let (disabled, servers): (Vec<_>, Vec<_>) = loaded.servers.into_iter().partition(|server| server.disabled);
-            match (servers.as_slice(), disabled.as_slice()) {
-                ([], off) if surface == SurfaceName::Tools => {
-                    if !off.is_empty() {
-                        eprintln!("landbridge: every server of {} is disabled: {}", path.display(), names(off));
-                    }
-                    Ok(Loaded { servers, disabled })
-                }
-                ([], []) => Err(Failure::usage(format!("{} names no server to serve", path.display()))),
-                ([], off) => {
-                    Err(Failure::usage(format!("every server of {} is disabled: {}", path.display(), names(off))))
-                }
-                _ => Ok(Loaded { servers, disabled }),
+    let loaded = read_servers(settings).map_err(|problems| {
+        say(&problems);
+        Failure::usage(format!("{place} cannot be used"))
+    })?;
+    say(&loaded.warnings);
+    say(&loaded.left_out);
+    let (disabled, servers): (Vec<_>, Vec<_>) = loaded.servers.into_iter().partition(|server| server.disabled);
+    match (servers.as_slice(), disabled.as_slice()) {
+        ([], off) if surface == SurfaceName::Tools => {
+            if !off.is_empty() {
+                eprintln!("landbridge: every server of {place} is disabled: {}", names(off));
             }
+            Ok(Loaded { servers, disabled })
         }
-        Err(problems) => {
-            show(&problems);
-            Err(Failure::usage(format!("{} cannot be used", path.display())))
-        }
+        ([], []) => Err(Failure::usage(format!("{place} names no server to serve"))),
+        ([], off) => Err(Failure::usage(format!("every server of {place} is disabled: {}", names(off)))),
+        _ => Ok(Loaded { servers, disabled }),
     }
 }
 
@@ -73,12 +84,27 @@ pub fn names(servers: &[ServerSpec]) -> String {
     servers.iter().map(|server| server.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
+/// How much a gateway takes on with these settings.
+pub fn limits(settings: &Settings) -> Limits {
+    let mut limits = Limits {
+        sessions_max: settings.sessions_max,
+        idle_after: settings.session_ttl,
+        sweep_every: settings.cleanup_every,
+        ..Limits::default()
+    };
+    limits.streams.open_for = settings.event_age_max;
+    limits.streams.ended_for = limits.streams.ended_for.min(settings.event_age_max);
+    limits.streams.session_messages_max = settings.events_max;
+    limits.streams.stream_messages_max = limits.streams.stream_messages_max.min(settings.events_max);
+    limits
+}
+
 /// A gateway in front of these servers.
 pub fn gateway(
     servers: Vec<ServerSpec>,
     surface: SurfaceName,
     policy: Policy,
-    record_args: bool,
+    settings: &Settings,
     tasks: &Tasks,
 ) -> Result<Gateway, Failure> {
     let supervisor = lb_process::own_supervisor()
@@ -88,7 +114,8 @@ pub fn gateway(
     let environment = Environment { supervisor, embedded, tasks: tasks.clone(), children };
     let tools: Option<Arc<dyn Surface>> = Some(Arc::new(lb_tools::Tools::default()));
     let only_server = surface == SurfaceName::Server;
-    let setup = Setup { policy, tools, only_server, record_args, ..Setup::default() };
+    let (limits, record_args) = (limits(settings), settings.record_args);
+    let setup = Setup { limits, policy, tools, only_server, record_args };
     Gateway::new(servers, &environment, setup).map_err(|(name, error)| Failure::usage(format!("{name}: {error}")))
 }
 

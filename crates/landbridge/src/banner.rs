@@ -1,20 +1,53 @@
 //! What a person sees at start: where to point a client, what to paste, what is behind.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 
+use lb_config::settings::Settings;
 use lb_exchange::{ServerSpec, Target};
 
 use crate::cli::SurfaceName;
 
+/// Where it listens.
+pub enum Reached {
+    /// An address.
+    Address {
+        /// The address.
+        address: SocketAddr,
+        /// `http` or `https`.
+        scheme: &'static str,
+    },
+    /// A socket of this machine.
+    Socket(PathBuf),
+}
+
 /// The banner, for stderr.
-pub fn banner(address: SocketAddr, surface: SurfaceName, servers: &[ServerSpec]) -> String {
-    let mut text = format!("landbridge {}\nlistening on http://{address}\n", env!("CARGO_PKG_VERSION"));
-    if address.ip().is_unspecified() {
-        text += "other names and addresses of this machine need --allow-host NAME\n";
+pub fn banner(at: &Reached, surface: SurfaceName, servers: &[ServerSpec], settings: &Settings) -> String {
+    let mut text = format!("landbridge {}\n", env!("CARGO_PKG_VERSION"));
+    if let Some(name) = &settings.name {
+        text = format!("{name} ({})\n", text.trim_end());
     }
-    // Nobody can connect to "any address". That of version 6 takes version 4 too, as systems are set up.
-    let shown = if address.ip().is_unspecified() { (Ipv4Addr::LOCALHOST, address.port()).into() } else { address };
-    let base = format!("http://{shown}/mcp");
+    if let Some(description) = &settings.description {
+        text += &format!("{description}\n");
+    }
+    let (root, is_local) = match at {
+        Reached::Address { address, scheme } => {
+            text += &format!("listening on {scheme}://{address}\n");
+            if address.ip().is_unspecified() && settings.public_url.is_none() {
+                text += "other names and addresses of this machine need --allow-host NAME\n";
+            }
+            // Nobody can connect to "any address". That of version 6 takes version 4 too, as systems are set up.
+            let any = address.ip().is_unspecified();
+            let shown = if any { (Ipv4Addr::LOCALHOST, address.port()).into() } else { *address };
+            (format!("{scheme}://{shown}"), address.ip().is_loopback())
+        }
+        Reached::Socket(path) => {
+            text += &format!("listening on unix:{}\n", path.display());
+            ("http://localhost".to_owned(), false)
+        }
+    };
+    let shown = settings.public_url.clone().unwrap_or_else(|| root.clone());
+    let base = format!("{shown}{}", settings.mcp_path);
     let each = |server: &ServerSpec| (server.name.to_string(), format!("{base}/server/{}", server.name));
     let (paths, more) = match (surface, servers) {
         (SurfaceName::Tools, _) => (vec![("landbridge".to_owned(), base.clone())], servers.iter().map(each).collect()),
@@ -42,14 +75,15 @@ pub fn banner(address: SocketAddr, surface: SurfaceName, servers: &[ServerSpec])
     if servers.is_empty() {
         text += "  nothing yet: a client adds servers with the tool add_server\n";
     }
-    if address.ip().is_loopback() {
-        text += &format!("\nSee what is called at http://{shown}/waterfall\n");
+    if is_local && settings.public_url.is_none() {
+        text += &format!("\nSee what is called at {root}/waterfall\n");
     }
     text += "\nStop with Ctrl-C.\n";
     text
 }
 
-fn describe(server: &ServerSpec) -> String {
+/// How a server is reached, without anything that may be secret.
+pub fn describe(server: &ServerSpec) -> String {
     match &server.target {
         Target::Embedded(_) => {
             "built in: notes, echo, a slow tool, one that asks you, one that asks your model".to_owned()
@@ -90,6 +124,8 @@ fn started(command: &str, args: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use lb_config::settings::Gathered;
+
     use super::*;
     use crate::embedded;
 
@@ -101,7 +137,9 @@ mod tests {
             ("0.0.0.0:1", "\n  http://127.0.0.1:1/mcp   everything"),
             ("[::]:1", "\n  http://127.0.0.1:1/mcp   everything"),
         ] {
-            let text = banner(address.parse().expect("an address"), SurfaceName::Tools, &embedded::demo());
+            let at = Reached::Address { address: address.parse().expect("an address"), scheme: "http" };
+            let settings = Settings::settle(&mut Gathered::default());
+            let text = banner(&at, SurfaceName::Tools, &embedded::demo(), &settings);
             assert!(text.contains(shown) && text.contains(&format!("listening on http://{address}\n")), "{text}");
             assert_eq!(text.contains("--allow-host"), shown.contains("127.0.0.1"), "{text}");
         }

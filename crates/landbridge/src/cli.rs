@@ -1,11 +1,10 @@
 //! The command line.
 
-use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::logs;
+use crate::flags::{self, Flags};
 
 /// One gateway between any MCP client and any MCP server.
 #[derive(Debug, Parser)]
@@ -27,13 +26,19 @@ pub struct Cli {
 
     /// Where the demo listens; with a command, these stand behind it.
     #[command(flatten)]
-    pub demo: Listen,
+    pub demo: Flags<flags::Demo>,
 
-    /// How much to log to stderr: error, warn, info, debug or trace, or a filter such as `lb_backend=debug`.
+    /// How to log.
+    #[command(flatten)]
+    pub every: Flags<flags::Every>,
+
+    /// Settings, as TOML: `port = 9000`, each named like its flag with _ for - [default:
+    /// $XDG_CONFIG_HOME/landbridge/landbridge.toml, if there is one].
     ///
-    /// Default: info for serving over HTTP, warn on stdio.
-    #[arg(long, global = true, env = "LANDBRIDGE_LOG_LEVEL", value_name = "LEVEL", value_parser = logs::level)]
-    pub log_level: Option<String>,
+    /// A flag beats a variable, and a variable beats the file. `landbridge config show` says what holds and why.
+    /// [env: LANDBRIDGE_SETTINGS]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub settings: Option<PathBuf>,
 }
 
 /// The commands.
@@ -54,47 +59,17 @@ pub enum Command {
                             landbridge stdio --config /path/to/mcp.json --server files"
     )]
     Stdio(Stdio),
+    /// Check or show what `serve` would use.
+    #[command(after_help = "Examples:\n  landbridge config check --config mcp.json\n  landbridge config show --json")]
+    Config(Config),
 }
 
 /// `landbridge serve`
 #[derive(Debug, Args)]
 pub struct Serve {
-    /// The servers, as JSON with `mcpServers`; comments, trailing commas and ${VAR} are fine. Without it there are none
-    /// until a client adds some.
-    #[arg(long, env = "LANDBRIDGE_CONFIG_FILE", value_name = "FILE")]
-    pub config: Option<PathBuf>,
-
-    /// What clients see at /mcp: the whole protocol as tools, or the only server by itself.
-    #[arg(long, value_enum, default_value_t = SurfaceName::Tools, value_name = "SURFACE")]
-    pub surface: SurfaceName,
-
-    /// Where, and for whom.
+    /// Every setting.
     #[command(flatten)]
-    pub listen: Listen,
-}
-
-/// Where to listen, and who may call.
-#[derive(Debug, Args)]
-pub struct Listen {
-    /// Where to listen; port 0 takes any free one, which is then printed [default: 127.0.0.1:8080].
-    #[arg(long, value_name = "HOST:PORT", value_parser = address)]
-    pub listen: Option<String>,
-
-    /// Further host names that requests may name; loopback names always may.
-    #[arg(long, value_name = "HOST", value_delimiter = ',', value_parser = host)]
-    pub allow_host: Vec<String>,
-
-    /// Further web origins that may call; loopback origins always may.
-    #[arg(long, value_name = "ORIGIN", value_delimiter = ',', value_parser = origin)]
-    pub allow_origin: Vec<String>,
-
-    /// Let clients add servers that are programs to be started on this machine (add_server with a command).
-    #[arg(long)]
-    pub allow_stdio_spawn: bool,
-
-    /// Show the arguments of calls on the waterfall page, without what looks secret, 1 KiB each at most.
-    #[arg(long)]
-    pub record_args: bool,
+    pub flags: Flags<flags::Serve>,
 }
 
 /// What a client sees.
@@ -106,25 +81,21 @@ pub enum SurfaceName {
     Server,
 }
 
-impl Listen {
-    /// The address to listen on.
-    pub fn address(&self) -> &str {
-        self.listen.as_deref().unwrap_or("127.0.0.1:8080")
-    }
-
-    /// Whether any of it was given.
-    pub fn is_given(&self) -> bool {
-        let given = self.listen.is_some() || !self.allow_host.is_empty() || !self.allow_origin.is_empty();
-        given || self.allow_stdio_spawn || self.record_args
+impl From<lb_config::settings::Surface> for SurfaceName {
+    fn from(surface: lb_config::settings::Surface) -> Self {
+        match surface {
+            lb_config::settings::Surface::Tools => Self::Tools,
+            lb_config::settings::Surface::Server => Self::Server,
+        }
     }
 }
 
 /// `landbridge stdio`
 #[derive(Debug, Args)]
 pub struct Stdio {
-    /// The servers, as JSON with `mcpServers`. Without it there are none until the client adds some.
-    #[arg(long, env = "LANDBRIDGE_CONFIG_FILE", value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    /// The servers.
+    #[command(flatten)]
+    pub flags: Flags<flags::Servers>,
 
     /// What the client sees: the whole protocol as tools, or one server by itself [default: tools, or server with
     /// --server].
@@ -136,39 +107,33 @@ pub struct Stdio {
     pub server: Option<String>,
 }
 
-/// A host and a port. Whether the host exists is seen when it is listened on.
-fn address(text: &str) -> Result<String, &'static str> {
-    let good = text.rsplit_once(':').is_some_and(|(host, port)| {
-        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-        let named = match bare {
-            Some(bare) => bare.parse::<Ipv6Addr>().is_ok(),
-            None => !host.is_empty() && !host.contains([':', '/', '[', ']']),
-        };
-        named && port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok()
-    });
-    if good { Ok(text.to_owned()) } else { Err("give HOST:PORT, as in 127.0.0.1:9999") }
+/// `landbridge config`
+#[derive(Debug, Args)]
+pub struct Config {
+    /// What to do with it.
+    #[command(subcommand)]
+    pub action: ConfigAction,
 }
 
-/// A host as requests name it, in lower case, or `*`.
-fn host(text: &str) -> Result<String, &'static str> {
-    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
-    let named = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
-    let good = match bare {
-        Some(bare) => bare.parse::<Ipv6Addr>().is_ok(),
-        None => text == "*" || (!text.is_empty() && named(text)),
-    };
-    let advice = "give a name or address alone, without scheme, port or path, as in mcp.example.com or [2001:db8::1]";
-    if good { Ok(text.to_ascii_lowercase()) } else { Err(advice) }
+/// What can be done with settings and servers without serving them.
+#[derive(Debug, Subcommand)]
+pub enum ConfigAction {
+    /// Say everything that is wrong with settings and servers; exit code 2 if they cannot be used.
+    Check(ConfigArgs),
+    /// Show the value of every setting and where it is from, and the servers without their secrets.
+    Show(ConfigArgs),
 }
 
-/// An origin as browsers send it, or `*`.
-fn origin(text: &str) -> Result<String, &'static str> {
-    let good = text.split_once("://").is_some_and(|(scheme, rest)| {
-        let odd = |c: char| c.is_whitespace() || "/?#@".contains(c);
-        !scheme.is_empty() && !scheme.contains(odd) && !rest.is_empty() && !rest.contains(odd)
-    });
-    let advice = "give scheme and host, without a path, as in https://app.example.com";
-    if good || text == "*" { Ok(text.to_owned()) } else { Err(advice) }
+/// Flags of `landbridge config`: those of `serve`, and how to print.
+#[derive(Debug, Args)]
+pub struct ConfigArgs {
+    /// Print JSON: check an array of {file, line, key, message, hint}, show {settings, servers}.
+    #[arg(long)]
+    pub json: bool,
+
+    /// Every setting.
+    #[command(flatten)]
+    pub flags: Flags<flags::Serve>,
 }
 
 #[cfg(test)]
@@ -180,33 +145,5 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    /// Which of these the parser takes.
-    fn taken<'a, T, E>(parse: impl Fn(&str) -> Result<T, E>, texts: &[&'a str]) -> Vec<&'a str> {
-        texts.iter().copied().filter(|text| parse(text).is_ok()).collect()
-    }
-
-    #[test]
-    fn an_address_has_a_host_and_a_port() {
-        let good = ["127.0.0.1:0", "localhost:65535", "[::1]:80", "0.0.0.0:8080"];
-        assert_eq!(taken(address, &good), good);
-        let bad =
-            ["", "9999", ":9999", "127.0.0.1", "127.0.0.1:", "127.0.0.1:99999", "127.0.0.1:+1", "::1:80", "[x]:1"];
-        assert_eq!(taken(address, &bad), [""; 0]);
-        assert_eq!(taken(address, &["http://localhost:1", "localhost:1/mcp"]), [""; 0]);
-    }
-
-    #[test]
-    fn hosts_and_origins_are_written_as_requests_carry_them() {
-        let good = ["mcp.example.com", "192.0.2.2", "[2001:db8::1]", "*"];
-        assert_eq!(taken(host, &good), good);
-        assert_eq!(host("Mcp.Example"), Ok("mcp.example".to_owned()));
-        let bad = ["", "http://mcp.example.com", "mcp.example.com/", "mcp.example.com:80", "2001:db8::1", "a b", "[x]"];
-        assert_eq!(taken(host, &bad), [""; 0]);
-        let good = ["https://app.example.com", "http://192.0.2.2:3000", "vscode-webview://abc", "*"];
-        assert_eq!(taken(origin, &good), good);
-        let bad = ["", "app.example.com", "https://", "://a", "https://a/", "https://a/b", "https://b@a", "null"];
-        assert_eq!(taken(origin, &bad), [""; 0]);
     }
 }

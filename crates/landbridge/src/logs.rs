@@ -1,57 +1,83 @@
-//! Logs, always on stderr: on the stdio transport stdout belongs to the protocol.
+//! Logs: lines for people or JSON, on stderr and perhaps in a file. Never on stdout, which belongs to the protocol.
 
-use std::io::IsTerminal;
+mod file;
+mod hide;
+mod line;
+mod sink;
 
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::{LevelFilter, ParseError};
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
-use crate::cli::{Cli, Command};
+use lb_config::settings::{LogFormat, Settings};
+use tracing_subscriber::filter::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::reload;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{Layer as _, Registry};
 
-/// Starts logging at the level that fits the command.
-pub fn start(cli: &Cli) {
-    let default = match cli.command {
-        Some(Command::Stdio(_)) => "warn",
-        Some(Command::Serve(_)) | None => "info",
-    };
-    let level = cli.log_level.as_deref().filter(|level| !level.is_empty()).unwrap_or(default);
-    let filter = filter(level).unwrap_or_else(|_| EnvFilter::new(default));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false)
-        .init();
+use self::file::LogFile;
+pub use self::hide::hide;
+use self::sink::{Sink, Target};
+use crate::run::Failure;
+
+/// Changes the level while it runs.
+#[derive(Default)]
+pub struct Handle {
+    stderr: Option<reload::Handle<EnvFilter, Registry>>,
+    default: &'static str,
 }
 
-/// A level or filter that can be used; an empty one, as a variable may be, stands for the default.
-///
-/// # Errors
-/// With what is allowed.
-pub fn level(text: &str) -> Result<String, &'static str> {
-    // The filter takes any other word for the name of a module, and would log nothing else.
-    let named = |part: &str| part.contains('=') || part.parse::<LevelFilter>().is_ok();
-    let spans = text.contains('[');
-    let good = text.is_empty() || ((spans || text.split(',').map(str::trim).all(named)) && filter(text).is_ok());
-    let advice = "give off, error, warn, info, debug or trace, or a filter such as lb_backend=debug";
-    if good { Ok(text.to_owned()) } else { Err(advice) }
-}
-
-fn filter(level: &str) -> Result<EnvFilter, ParseError> {
-    // The SDK of the embedded demo logs every error it sends, which is no news to an operator.
-    EnvFilter::try_new(format!("{level},rmcp=off"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_level_is_one_of_the_words_or_a_filter() {
-        for good in ["", "off", "error", "WARN", "info", "debug", "trace", "info,lb_backend=debug", "lb_http=off"] {
-            assert_eq!(level(good), Ok(good.to_owned()));
-        }
-        for bad in ["verbose", "warning", "info,loud", "lb_http=loud", "=", "7"] {
-            assert!(level(bad).is_err(), "{bad:?}");
+impl Handle {
+    /// Logs this much from now on; `None` for what fits the command.
+    pub fn set_level(&self, level: Option<&str>) {
+        let level = level.unwrap_or(self.default);
+        let changed = self.stderr.as_ref().map(|stderr| stderr.reload(filter(level)));
+        if let Some(Err(error)) = changed {
+            tracing::warn!(%error, "the level of logs could not be changed");
         }
     }
+}
+
+/// Starts logging as these settings say.
+///
+/// # Errors
+/// A file that cannot be written.
+pub fn start(settings: &Settings, default: &'static str) -> Result<Handle, Failure> {
+    let level = settings.log_level.as_deref();
+    let (reloadable, handle) = reload::Layer::new(filter(level.unwrap_or(default)));
+    let color = settings.log_format == LogFormat::Text && std::io::stderr().is_terminal();
+    let stderr = Sink { target: Target::Stderr { color }, format: settings.log_format };
+    let file = match log_file(settings) {
+        Some((path, default)) => {
+            let opened = LogFile::open(&path)
+                .map_err(|error| Failure::usage(format!("cannot log to {}: {error}", path.display())))?;
+            let sink = Sink { target: Target::File(opened), format: settings.log_format };
+            Some(sink.with_filter(filter(level.unwrap_or(default))))
+        }
+        None => None,
+    };
+    tracing_subscriber::registry().with(stderr.with_filter(reloadable)).with(file).init();
+    std::panic::set_hook(Box::new(|panic| {
+        // What a panic says may hold what it worked on.
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        tracing::error!(place, "panicked");
+    }));
+    Ok(Handle { stderr: Some(handle), default })
+}
+
+/// The file to log to, and how much when nobody says.
+fn log_file(settings: &Settings) -> Option<(PathBuf, &'static str)> {
+    if let Some(path) = &settings.log_file {
+        return Some((path.clone(), "info"));
+    }
+    let folder = settings.log_dir.as_ref()?;
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let stamp: String = lb_gateway::rfc3339(now).chars().filter(|c| c.is_ascii_digit() || *c == 'T').take(15).collect();
+    Some((folder.join(format!("landbridge-{stamp}-{}.log", std::process::id())), "debug"))
+}
+
+fn filter(level: &str) -> EnvFilter {
+    // The SDK of the embedded demo logs every error it sends, which is no news to an operator.
+    EnvFilter::new(format!("{level},rmcp=off"))
 }

@@ -6,10 +6,14 @@
 mod assembly;
 mod banner;
 mod cli;
+mod config_command;
 mod embedded;
+mod flags;
 mod logs;
+mod reload;
 mod run;
 mod serve;
+mod settled;
 mod stdio;
 mod telemetry;
 mod watch;
@@ -22,8 +26,29 @@ use clap::Parser;
 fn runtime(cli: &cli::Cli) -> tokio::runtime::Builder {
     match cli.command {
         Some(cli::Command::Stdio(_)) => tokio::runtime::Builder::new_current_thread(),
-        Some(cli::Command::Serve(_)) | None => tokio::runtime::Builder::new_multi_thread(),
+        Some(cli::Command::Serve(_) | cli::Command::Config(_)) | None => tokio::runtime::Builder::new_multi_thread(),
     }
+}
+
+/// Settings, and logs as they want them.
+fn prepare(cli: &cli::Cli) -> Result<(settled::Settled, logs::Handle), run::Failure> {
+    let mut settled = settled::Settled::read(cli);
+    match &cli.command {
+        // Says itself what is wrong.
+        Some(cli::Command::Config(_)) => return Ok((settled, logs::Handle::default())),
+        Some(_) if !cli.demo.given.is_empty() => {
+            return Err(run::Failure::usage(
+                "--listen, --allow-host and the like stand behind the command: landbridge serve --listen ...",
+            ));
+        }
+        _ => settled = settled.usable(cli)?,
+    }
+    let default = match cli.command {
+        Some(cli::Command::Stdio(_)) => "warn",
+        _ => "info",
+    };
+    let handle = logs::start(&settled.settings, default)?;
+    Ok((settled, handle))
 }
 
 fn main() -> ExitCode {
@@ -32,7 +57,10 @@ fn main() -> ExitCode {
         return code;
     }
     let cli = cli::Cli::parse();
-    logs::start(&cli);
+    let (settled, logs) = match prepare(&cli) {
+        Ok(prepared) => prepared,
+        Err(failure) => return run::end(Err(failure)),
+    };
     let runtime = match runtime(&cli).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -40,7 +68,7 @@ fn main() -> ExitCode {
             return ExitCode::from(1);
         }
     };
-    let code = runtime.block_on(run::run(cli));
+    let code = runtime.block_on(run::run(cli, settled, logs));
     // Blocking reads of stdin cannot be cancelled; nothing waits for them.
     runtime.shutdown_background();
     code

@@ -4,9 +4,10 @@ use std::process::ExitCode;
 
 use crate::assembly::load;
 use crate::cli::{Cli, Command, SurfaceName};
-use crate::embedded;
+use crate::reload::Reload;
 use crate::serve::serve;
-use crate::stdio::stdio;
+use crate::settled::Settled;
+use crate::{config_command, embedded, logs, stdio};
 
 /// Why a command ended badly: the exit code, and what to say on stderr.
 pub struct Failure(pub u8, pub String);
@@ -24,18 +25,18 @@ impl Failure {
 }
 
 /// Runs a command to its end.
-pub async fn run(cli: Cli) -> ExitCode {
+pub async fn run(cli: Cli, settled: Settled, logs: logs::Handle) -> ExitCode {
     let result = match cli.command {
-        None => serve(cli.demo, SurfaceName::Tools, embedded::demo()).await,
-        Some(_) if cli.demo.is_given() => Err(Failure::usage(
-            "--listen, --allow-host and the like stand behind the command: landbridge serve --listen ...",
-        )),
-        Some(Command::Serve(settings)) => match load(settings.config.as_deref(), settings.surface) {
-            Ok(loaded) => serve(settings.listen, settings.surface, loaded.servers).await,
-            Err(failure) => Err(failure),
-        },
-        Some(Command::Stdio(settings)) => stdio(&settings).await,
+        None => serve(settled, SurfaceName::Tools, embedded::demo(), None).await,
+        Some(Command::Serve(_)) => serve_config(settled, logs).await,
+        Some(Command::Stdio(ref stdio)) => stdio::stdio(stdio, settled, logs).await,
+        Some(Command::Config(ref config)) => config_command::config(config, &settled),
     };
+    end(result)
+}
+
+/// Says why a command ended badly.
+pub fn end(result: Result<(), Failure>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure(code, text)) => {
@@ -43,4 +44,11 @@ pub async fn run(cli: Cli) -> ExitCode {
             ExitCode::from(code)
         }
     }
+}
+
+async fn serve_config(settled: Settled, logs: logs::Handle) -> Result<(), Failure> {
+    let surface = settled.settings.surface.into();
+    let loaded = load(&settled.settings, surface)?;
+    let reload = Reload::new(&settled, surface, &loaded, logs);
+    serve(settled, surface, loaded.servers, Some(reload)).await
 }

@@ -1,48 +1,136 @@
 //! `landbridge serve`, and the demo that runs without a command: the gateway over HTTP.
 
-use std::io;
 use std::sync::Arc;
 
+use lb_config::settings::{Environment, Listen, Settings};
 use lb_exchange::{ServerSpec, Tasks};
 use lb_front::Front;
 use lb_gateway::Policy;
-use tokio::net::TcpListener;
+use lb_http::{Http, Listener, Network, Place, Rate, Tls};
 
 use crate::assembly::{close, gateway, signal};
-use crate::banner::banner;
-use crate::cli::{Listen, SurfaceName};
+use crate::banner::{Reached, banner};
+use crate::cli::SurfaceName;
+use crate::reload::{Door, Reload};
 use crate::run::Failure;
-use crate::telemetry;
-use crate::watch;
+use crate::settled::Settled;
+use crate::{telemetry, watch};
 
 /// Serves these servers until it is told to stop.
-pub async fn serve(settings: Listen, surface: SurfaceName, servers: Vec<ServerSpec>) -> Result<(), Failure> {
-    let wanted = settings.address();
-    let listener = TcpListener::bind(wanted).await.map_err(|error| no_listener(wanted, &error))?;
-    let address = listener.local_addr().map_err(|error| Failure::runtime(error.to_string()))?;
-    let text = banner(address, surface, &servers);
+pub async fn serve(
+    settled: Settled,
+    surface: SurfaceName,
+    servers: Vec<ServerSpec>,
+    reload: Option<Reload>,
+) -> Result<(), Failure> {
+    let settings = &settled.settings;
+    let tls = tls(settings)?;
+    let listeners = listeners(settings).await?;
+    let at = listeners.first().map(|listener| at(settings, listener));
+    let text = at.map(|at| banner(&at, surface, &servers, settings)).unwrap_or_default();
+    let with_tls = |listener: Listener| match &tls {
+        Some(tls) if listener.address().is_some() => listener.with_tls(tls.clone()),
+        _ => listener,
+    };
+    let listeners: Vec<_> = listeners.into_iter().map(with_tls).collect();
     let tasks = Tasks::default();
     let policy = Policy { allow_spawn: settings.allow_stdio_spawn, ..Policy::default() };
-    let gateway = gateway(servers, surface, policy, settings.record_args, &tasks)?;
-    let front = Arc::new(Front::new(Arc::new(gateway.clone()), lb_front::Settings::default()));
-    let mut http = lb_http::Settings::default();
-    http.allowed_hosts.extend(settings.allow_host);
-    http.allowed_origins = settings.allow_origin;
-    http.pages.push(telemetry::page(&gateway));
-    http.pages.extend(watch::pages(&gateway));
-    http.health = Some(watch::health(&gateway));
+    let gateway = gateway(servers, surface, policy, settings, &tasks)?;
+    let front = Arc::new(Front::new(Arc::new(gateway.clone()), front(settings)));
+    let mut shown = http(settings);
+    shown.pages.push(telemetry::page(&gateway));
+    shown.pages.extend(watch::pages(&gateway));
+    shown.health = Some(watch::health(&gateway));
+    let http = Http::new(front, shown);
+    if let Some(reload) = reload {
+        reload.start(&gateway, Some(Door { handle: http.handle(), tls }), &tasks);
+    }
     eprint!("{text}");
-    lb_http::serve(listener, front, http, tasks.clone(), signal()).await;
+    http.serve(listeners, tasks.clone(), signal()).await;
     close(&gateway, &tasks).await;
     Ok(())
 }
 
-fn no_listener(wanted: &str, error: &io::Error) -> Failure {
-    let why = match (error.kind(), wanted.rsplit_once(':')) {
-        (io::ErrorKind::AddrInUse, Some((host, _))) => {
-            format!("Address already in use; choose another with --listen {host}:0")
-        }
-        _ => error.to_string(),
+fn tls(settings: &Settings) -> Result<Option<Tls>, Failure> {
+    let load = |files: &lb_config::settings::Tls| Tls::load(&files.cert, &files.key);
+    settings
+        .tls
+        .as_ref()
+        .map(load)
+        .transpose()
+        .map_err(|error| Failure::usage(format!("TLS cannot be served: {error}")))
+}
+
+/// What was opened for us, else what the settings say.
+async fn listeners(settings: &Settings) -> Result<Vec<Listener>, Failure> {
+    let handed = lb_process::inherited_sockets().map_err(|error| Failure::runtime(error.to_string()))?;
+    if handed.is_empty() {
+        return Ok(vec![listener(settings).await?]);
+    }
+    let adopted: Result<Vec<_>, _> = handed.into_iter().map(Listener::adopt).collect();
+    let adopted = adopted.map_err(|error| Failure::runtime(error.to_string()))?;
+    let is_open = |listener: &Listener| listener.address().is_some_and(|address| !address.ip().is_loopback());
+    if adopted.iter().any(is_open) && !settings.insecure_no_auth {
+        let why = "the socket that was handed over can be reached from elsewhere, where everybody could use every \
+                   server; say --insecure-no-auth if something in front of it keeps others out";
+        return Err(Failure::usage(why));
+    }
+    Ok(adopted)
+}
+
+async fn listener(settings: &Settings) -> Result<Listener, Failure> {
+    let (place, wanted) = match &settings.listen {
+        Listen::Tcp(address) => (Place::Tcp(address.clone()), address.clone()),
+        Listen::Unix(path) => (Place::Unix(path.clone()), format!("unix:{}", path.display())),
     };
-    Failure::runtime(format!("cannot listen on {wanted}: {why}"))
+    let bound = if settings.reuse_port { Listener::bind_shared(&place).await } else { Listener::bind(&place).await };
+    bound.map_err(|error| Failure::runtime(format!("cannot listen on {wanted}: {error}")))
+}
+
+/// Where it listens, as a URL.
+fn at(settings: &Settings, listener: &Listener) -> Reached {
+    match (listener.address(), &settings.listen) {
+        (Some(address), _) => {
+            Reached::Address { address, scheme: if settings.tls.is_some() { "https" } else { "http" } }
+        }
+        (None, Listen::Unix(path)) => Reached::Socket(path.clone()),
+        (None, Listen::Tcp(address)) => Reached::Socket(address.into()),
+    }
+}
+
+/// What clients meet.
+fn front(settings: &Settings) -> lb_front::Settings {
+    let (call_max, quiet_max) = (settings.call_timeout, settings.quiet_timeout);
+    lb_front::Settings { call_max, quiet_max, ..lb_front::Settings::default() }
+}
+
+/// How they come in.
+pub fn http(settings: &Settings) -> lb_http::Settings {
+    let rate = settings
+        .rate_limit_max
+        .map(|max| Rate { max: u32::try_from(max).unwrap_or(u32::MAX), window: settings.rate_limit_window });
+    let network = |(address, bits): &(std::net::IpAddr, u8)| format!("{address}/{bits}").parse::<Network>().ok();
+    let mut http = lb_http::Settings {
+        mcp_path: settings.mcp_path.clone(),
+        allowed_origins: settings.allow_origin.clone(),
+        public_url: settings.public_url.clone(),
+        operator_token: settings.operator_token.clone(),
+        environment: match settings.environment {
+            Environment::Dev => lb_http::Environment::Development,
+            Environment::Staging => lb_http::Environment::Staging,
+            Environment::Prod => lb_http::Environment::Production,
+        },
+        trusted_proxies: settings.trusted_proxies.iter().filter_map(network).collect(),
+        rate,
+        body_bytes_max: settings.body_bytes_max,
+        body_read_max: settings.body_timeout,
+        head_read_max: settings.header_timeout,
+        idle_max: settings.keep_alive_timeout,
+        drain_max: settings.drain_timeout,
+        connections_max: settings.connections_max,
+        connections_per_ip_max: settings.connections_per_ip_max.unwrap_or(usize::MAX),
+        ..lb_http::Settings::default()
+    };
+    http.allowed_hosts.extend(settings.allow_host.iter().cloned());
+    http
 }

@@ -8,11 +8,15 @@ use lb_gateway::Policy;
 
 use crate::assembly::{Loaded, close, gateway, load, names, signal};
 use crate::cli::{Stdio, SurfaceName};
+use crate::logs::Handle;
+use crate::reload::Reload;
 use crate::run::Failure;
+use crate::settled::Settled;
 
 /// Serves until the client closes stdin, or it is told to stop.
-pub async fn stdio(settings: &Stdio) -> Result<(), Failure> {
-    let surface = match (settings.surface, &settings.server) {
+pub async fn stdio(command: &Stdio, settled: Settled, logs: Handle) -> Result<(), Failure> {
+    let settings = &settled.settings;
+    let surface = match (command.surface, &command.server) {
         (Some(SurfaceName::Tools), Some(_)) => {
             return Err(Failure::usage("--surface tools serves all servers; leave out --server"));
         }
@@ -20,18 +24,20 @@ pub async fn stdio(settings: &Stdio) -> Result<(), Failure> {
         (None, Some(_)) => SurfaceName::Server,
         (None, None) => SurfaceName::Tools,
     };
-    if let (Some(_), None) = (&settings.server, &settings.config) {
+    if let (Some(_), None, None) = (&command.server, &settings.config, &settings.inline_servers) {
         return Err(Failure::usage("--server names a server of a config: give it with --config FILE"));
     }
-    let loaded = load(settings.config.as_deref(), surface)?;
+    let loaded = load(settings, surface)?;
     let mount = match surface {
         SurfaceName::Tools => Mount::Tools,
-        SurfaceName::Server => Mount::Server(choose(&loaded, settings.server.as_deref())?),
+        SurfaceName::Server => Mount::Server(choose(&loaded, command.server.as_deref())?),
     };
     let tasks = Tasks::default();
     // Whoever starts us on a pipe could start any other program too.
     let policy = Policy { allow_spawn: true, ..Policy::default() };
-    let gateway = gateway(loaded.servers, surface, policy, false, &tasks)?;
+    let reload = Reload::new(&settled, surface, &loaded, logs);
+    let gateway = gateway(loaded.servers, surface, policy, settings, &tasks)?;
+    reload.start(&gateway, None, &tasks);
     let front = Front::new(Arc::new(gateway.clone()), lb_front::Settings::default());
     let served = lb_stdio::serve(&front, mount, Principal::local(), signal()).await;
     close(&gateway, &tasks).await;

@@ -67,6 +67,15 @@ pub fn load(path: &Path) -> Result<Loaded, Vec<Problem>> {
     finish(found)
 }
 
+/// Reads servers out of a variable of this name; relative paths start where this process is.
+///
+/// # Errors
+/// As [`parse`].
+pub fn load_inline(text: &str, name: &Path) -> Result<Loaded, Vec<Problem>> {
+    let folder = std::env::current_dir().unwrap_or_default();
+    finish(check(text.as_bytes(), name, &Scope { env: &|name| std::env::var(name).ok(), folder: &folder }))
+}
+
 /// Runs everything that reads and shows config files over arbitrary bytes; for generated input. Must never panic.
 pub fn fuzz_parse(bytes: &[u8]) {
     let env = |name: &str| name.len().is_multiple_of(2).then(|| name.repeat(2));
@@ -130,7 +139,8 @@ fn finish(found: Found) -> Result<Loaded, Vec<Problem>> {
     Err(problems)
 }
 
-fn read(path: &Path) -> Result<(Vec<u8>, Metadata), String> {
+/// The bytes of a file that is not too large.
+pub(crate) fn read(path: &Path) -> Result<(Vec<u8>, Metadata), String> {
     let failed = |error: io::Error| format!("cannot be read: {error}");
     let file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
@@ -145,19 +155,20 @@ fn read(path: &Path) -> Result<(Vec<u8>, Metadata), String> {
     Ok((bytes, metadata))
 }
 
-fn whole_file(file: &Path, message: String, hint: Option<String>) -> Problem {
+/// A problem with a file as a whole.
+pub(crate) fn whole_file(file: &Path, message: String, hint: Option<String>) -> Problem {
     Problem { severity: Severity::Error, file: file.into(), line: 0, column: 0, key: String::new(), message, hint }
 }
 
 /// What group and others may do with a file.
-struct Exposure {
-    writable: bool,
-    readable: bool,
+pub(crate) struct Exposure {
+    pub writable: bool,
+    pub readable: bool,
 }
 
 impl Exposure {
     #[cfg(unix)]
-    fn of(metadata: &Metadata) -> Self {
+    pub fn of(metadata: &Metadata) -> Self {
         use std::os::unix::fs::PermissionsExt as _;
         // A pipe (`--config <(…)`) belongs to whoever opened it, whatever its mode says.
         let mode = if metadata.is_file() { metadata.permissions().mode() } else { 0 };
@@ -166,7 +177,7 @@ impl Exposure {
 
     /// Other systems keep a user's files in the user's profile, behind lists that a mode cannot show.
     #[cfg(not(unix))]
-    fn of(_: &Metadata) -> Self {
+    pub fn of(_: &Metadata) -> Self {
         Self { writable: false, readable: false }
     }
 }

@@ -1,4 +1,4 @@
-//! Config files to checked [`ServerSpec`](lb_exchange::ServerSpec)s.
+//! Config files to checked [`ServerSpec`](lb_exchange::ServerSpec)s, and every place of a setting to checked [`settings`].
 //!
 //! A file is read in three steps: bytes to a tree with positions (`json`), the tree to entries (`section`), an entry
 //! to a spec (`entry`). Every step reports into one `Report` and goes on, so that a file is corrected once and not
@@ -13,9 +13,10 @@ mod problem;
 mod report;
 mod restart;
 mod section;
+pub mod settings;
 mod suggest;
 
-pub use file::{FILE_BYTES_MAX, Loaded, fuzz_parse, load, parse, parse_bytes};
+pub use file::{FILE_BYTES_MAX, Loaded, fuzz_parse, load, load_inline, parse, parse_bytes};
 pub use problem::{Problem, Severity, problems_json};
 
 #[cfg(test)]

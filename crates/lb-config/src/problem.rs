@@ -28,7 +28,7 @@ impl Severity {
 pub struct Problem {
     /// Whether the file can be used as it is.
     pub severity: Severity,
-    /// The file, as the caller named it.
+    /// The file, as the caller named it; empty for a flag or a variable, which `key` names then.
     pub file: PathBuf,
     /// Line, from 1; 0 when the problem is with the file as a whole.
     pub line: usize,
@@ -51,9 +51,14 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}:", self.severity.as_str(), self.file.display())?;
-        if self.line != 0 {
-            write!(f, "{}:{}:", self.line, self.column)?;
+        write!(f, "{}:", self.severity.as_str())?;
+        if !self.file.as_os_str().is_empty() {
+            write!(f, " {}:", self.file.display())?;
+        }
+        match (self.line, self.column) {
+            (0, _) => {}
+            (line, 0) => write!(f, "{line}:")?,
+            (line, column) => write!(f, "{line}:{column}:")?,
         }
         if !self.key.is_empty() {
             write!(f, " {}:", self.key)?;
@@ -66,12 +71,12 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Problems as a JSON array of `{file, line, key, message, hint}`; `line` and `hint` are null where there is none.
+/// Problems as a JSON array of `{file, line, key, message, hint}`; `file`, `line` and `hint` are null where there is none.
 #[must_use]
 pub fn problems_json(problems: &[Problem]) -> String {
     let row = |problem: &Problem| {
         serde_json::json!({
-            "file": problem.file.to_string_lossy(),
+            "file": (!problem.file.as_os_str().is_empty()).then(|| problem.file.to_string_lossy()),
             "line": (problem.line != 0).then_some(problem.line),
             "key": problem.key,
             "message": problem.message,

@@ -46,6 +46,11 @@ impl<'a> Report<'a> {
         push(&mut self.secrets, problem).hint("write ${NAME} and set the variable, or run chmod go-r on the file");
     }
 
+    /// The line of a byte offset, from 1.
+    pub fn line(&self, at: usize) -> usize {
+        self.lines.place(at).0
+    }
+
     fn problem(&self, severity: Severity, at: usize, key: &KeyPath, message: String) -> Problem {
         let (line, column) = self.lines.place(at);
         Problem { severity, file: self.file.into(), line, column, key: key.0.clone(), message, hint: None }

@@ -13,6 +13,7 @@ mod live;
 mod reach;
 mod reception;
 mod registry;
+mod reload;
 mod seat;
 mod share;
 mod surface;
@@ -26,5 +27,6 @@ pub use live::{
     AddError, Added, AskMode, Backend, CallError, Calling, Facts, Known, Listing, Live, NoServer, Policy,
     ReconnectError, ServerView, Unavailable, error_code, hash,
 };
+pub use reload::Change;
 pub use surface::{Introduction, Surface, Visitor};
-pub use tracker::{Kind, Moment, ROWS_MAX, Row, SESSION_ROWS_MAX, Status, Tracked, Tracker, rfc3339};
+pub use tracker::{Kind, Moment, ROWS_MAX, Row, SESSION_ROWS_MAX, Status, Tracked, Tracker, redacted_text, rfc3339};

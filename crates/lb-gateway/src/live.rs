@@ -23,6 +23,7 @@ use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
 pub use self::backend::Backend;
+pub(crate) use self::backend::{REDEFINED, REMOVED};
 pub use self::facts::{Facts, error_code};
 pub use self::lists::{Known, Listing};
 pub use self::servers::{AddError, Added, NoServer};

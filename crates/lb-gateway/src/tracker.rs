@@ -14,7 +14,8 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 pub use lb_session::{Moment, rfc3339};
-use redact::{redacted_json, redacted_text};
+use redact::redacted_json;
+pub use redact::redacted_text;
 pub use table::Row;
 use table::{Outcome, Table};
 

@@ -49,7 +49,7 @@ async fn the_demo_listens_where_it_is_told() {
 
 #[tokio::test]
 async fn listening_everywhere_shows_an_address_that_works() {
-    let said = banner(&mut landbridge(&["--listen", "0.0.0.0:0"])).await;
+    let said = banner(&mut landbridge(&["--listen", "0.0.0.0:0", "--insecure-no-auth"])).await;
     assert!(said.contains("listening on http://0.0.0.0:"), "{said}");
     assert!(said.contains("\n  http://127.0.0.1:") && said.contains("need --allow-host NAME"), "{said}");
 }
@@ -58,8 +58,7 @@ async fn listening_everywhere_shows_an_address_that_works() {
 async fn a_port_in_use_leaves_a_way_out() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("an address").to_string();
-    let says =
-        format!("cannot listen on {address}: Address already in use; choose another with --listen 127.0.0.1:0\n");
+    let says = format!("cannot listen on {address}: Address already in use; choose another with --listen 127.0.0.1:0");
     ends(&mut landbridge(&["--listen", &address]), 1, &says).await;
 }
 

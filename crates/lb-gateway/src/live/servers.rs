@@ -155,6 +155,13 @@ impl Live {
         }
     }
 
+    /// Connects to a server that the config defines from now on, without waiting.
+    pub(crate) fn meet(&self, gateway: &Arc<Shared>, entry: &Arc<Entry>) {
+        if !self.is_ended() {
+            self.backend_of(gateway, entry).want();
+        }
+    }
+
     /// Defines a server and connects this session to it. A definition that does not work is not kept.
     pub fn add_server(self: &Arc<Self>, spec: ServerSpec) -> BoxFuture<'static, Result<Added, AddError>> {
         let live = self.clone();

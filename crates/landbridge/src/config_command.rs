@@ -1,0 +1,108 @@
+//! `landbridge config`: what `serve` would use, without serving it.
+
+use std::io::Write as _;
+
+use lb_config::settings::{shown, shown_json};
+use lb_config::{Problem, Severity, problems_json};
+use lb_exchange::{ServerSpec, Target};
+use serde_json::{Value, json};
+
+use crate::assembly::read_servers;
+use crate::cli::{Config, ConfigAction};
+use crate::run::Failure;
+use crate::settled::{Settled, say};
+
+/// Checks or shows.
+pub fn config(config: &Config, settled: &Settled) -> Result<(), Failure> {
+    let read = read_servers(&settled.settings);
+    let mut problems = settled.gathered.problems().to_vec();
+    let servers = match read {
+        Ok(loaded) => {
+            problems.extend(loaded.warnings);
+            problems.extend(loaded.left_out);
+            loaded.servers
+        }
+        Err(found) => {
+            problems.extend(found);
+            Vec::new()
+        }
+    };
+    match &config.action {
+        ConfigAction::Check(args) => check(&problems, &servers, args.json)?,
+        ConfigAction::Show(args) => {
+            if !args.json {
+                say(&problems);
+            }
+            show(settled, &servers, args.json)?;
+        }
+    }
+    match problems.iter().filter(|problem| problem.severity == Severity::Error).count() {
+        0 => Ok(()),
+        errors => Err(Failure::usage(format!("{errors} to correct"))),
+    }
+}
+
+fn check(problems: &[Problem], servers: &[ServerSpec], as_json: bool) -> Result<(), Failure> {
+    if as_json {
+        return print(&problems_json(problems));
+    }
+    say(problems);
+    if problems.iter().any(|problem| problem.severity == Severity::Error) {
+        return Ok(());
+    }
+    let off = servers.iter().filter(|server| server.disabled).count();
+    print(&format!("fine: {} servers, {off} of them disabled", servers.len()))
+}
+
+fn show(settled: &Settled, servers: &[ServerSpec], as_json: bool) -> Result<(), Failure> {
+    if as_json {
+        let file = settled.gathered.file.as_ref().map(|path| path.to_string_lossy());
+        let servers: Vec<Value> = servers.iter().map(server).collect();
+        let settings = shown_json(&settled.gathered);
+        return print(&json!({ "file": file, "settings": settings, "servers": servers }).to_string());
+    }
+    let mut text = match &settled.gathered.file {
+        Some(file) => format!("Settings of {}\n\n", file.display()),
+        None => String::new(),
+    };
+    text += &shown(&settled.gathered);
+    text += "\nServers\n";
+    for spec in servers {
+        let off = if spec.disabled { "   disabled" } else { "" };
+        text += &format!("  {:<12} {}{off}\n", spec.name.to_string(), crate::banner::describe(spec));
+    }
+    if servers.is_empty() {
+        text += "  none\n";
+    }
+    print(text.trim_end())
+}
+
+/// A server with names of what is secret, and never a value.
+fn server(spec: &ServerSpec) -> Value {
+    let mut shown = json!({ "name": spec.name.as_str(), "disabled": spec.disabled });
+    let hidden = |names: Vec<&str>| names.into_iter().map(|name| (name.to_owned(), json!("***"))).collect::<Value>();
+    match &spec.target {
+        Target::Http { headers, .. } => {
+            shown["type"] = json!("http");
+            shown["url"] = json!(spec.target.address());
+            shown["headers"] = hidden(headers.iter().map(|(name, _)| name.as_ref()).collect());
+        }
+        Target::Child { env, cwd, .. } => {
+            shown["type"] = json!("stdio");
+            shown["command"] = json!(crate::banner::describe(spec));
+            shown["env"] = hidden(env.iter().map(|(name, _)| name.as_ref()).collect());
+            shown["cwd"] = json!(cwd.as_ref().map(|cwd| cwd.to_string_lossy()));
+        }
+        Target::Embedded(name) => shown["type"] = json!(format!("embedded {name}")),
+    }
+    shown
+}
+
+/// Writes to stdout. Whoever closes it early wants no more.
+fn print(text: &str) -> Result<(), Failure> {
+    match writeln!(std::io::stdout(), "{text}") {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Failure::runtime(format!("cannot write: {error}"))),
+    }
+}

@@ -1,0 +1,94 @@
+//! A log file that never stops anybody: what cannot be written is dropped, counted and told now and then.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// How often lost lines are told.
+const TELL_EVERY: Duration = Duration::from_secs(60);
+
+/// A file that lines are added to.
+pub struct LogFile(Mutex<State>);
+
+struct State {
+    file: File,
+    /// A line was cut short: the next one must not be glued to it.
+    broken: bool,
+    /// Lines lost since they were last told.
+    lost: u64,
+    told: Option<Instant>,
+}
+
+impl LogFile {
+    /// Opens it, with its folder, for this user only.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists()) {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        }
+        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+        Ok(Self(Mutex::new(State { file, broken: false, lost: 0, told: None })))
+    }
+
+    /// Adds a line, which ends in a line break. What to say on stderr comes back.
+    pub fn write(&self, line: &[u8], now: Instant) -> Option<String> {
+        let mut state = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let written = match state.broken {
+            true => state.file.write(&[b"\n", line].concat()).map(|count| count == line.len() + 1),
+            false => state.file.write(line).map(|count| count == line.len()),
+        };
+        let error = match written {
+            Ok(true) => {
+                state.broken = false;
+                return None;
+            }
+            // Some of it is there, which happens when the disk becomes full.
+            Ok(false) => {
+                state.broken = true;
+                "there is no room for a whole line".to_owned()
+            }
+            Err(error) => error.to_string(),
+        };
+        state.lost += 1;
+        if state.told.is_some_and(|told| now.duration_since(told) < TELL_EVERY) {
+            return None;
+        }
+        state.told = Some(now);
+        let lost = std::mem::take(&mut state.lost);
+        Some(format!(
+            "landbridge: the log file cannot be written ({error}); {lost} lines are lost since the last word\n"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_once_a_minute_with_what_was_lost() {
+        let file = LogFile::open(Path::new("/dev/full")).expect("it opens");
+        let start = Instant::now();
+        let said = file.write(b"a\n", start).expect("it is told");
+        assert!(said.contains("No space left on device") && said.contains("; 1 lines are lost"), "{said}");
+        for second in 1..60 {
+            assert_eq!(file.write(b"a\n", start + Duration::from_secs(second)), None);
+        }
+        let said = file.write(b"a\n", start + TELL_EVERY).expect("it is told again");
+        assert!(said.contains("; 60 lines are lost"), "{said}");
+    }
+
+    #[test]
+    fn a_file_is_for_its_owner_only() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("new/log");
+        let file = LogFile::open(&path).expect("it opens");
+        assert_eq!(file.write(b"line\n", Instant::now()), None);
+        let mode = |path: &Path| std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(&folder.path().join("new"))), (0o600, 0o700));
+        assert_eq!(std::fs::read(&path).expect("text"), b"line\n");
+    }
+}

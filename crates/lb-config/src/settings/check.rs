@@ -1,0 +1,142 @@
+//! Texts that a setting may be, as they are used later. Each says what is allowed.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+/// Anything.
+pub(crate) fn any(text: &str) -> Result<String, &'static str> {
+    Ok(text.to_owned())
+}
+
+/// A path, which is not looked at yet.
+pub(crate) fn path(text: &str) -> Result<String, &'static str> {
+    if text.is_empty() || text.contains('\0') { Err("give a path") } else { Ok(text.to_owned()) }
+}
+
+/// A host and a port, or the path of a socket. Whether the host exists is seen when it is listened on.
+pub(crate) fn listen(text: &str) -> Result<String, &'static str> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return if path.is_empty() { Err("give a path, as in unix:/run/user/1000/landbridge.sock") } else { any(text) };
+    }
+    let good = text.rsplit_once(':').is_some_and(|(host, port)| {
+        bare_host(host).is_ok() && port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok()
+    });
+    if good { any(text) } else { Err("give HOST:PORT, as in 127.0.0.1:9999, or unix:PATH") }
+}
+
+/// A host to listen on; an address of version 6 may stand without brackets.
+pub(crate) fn bare_host(text: &str) -> Result<String, &'static str> {
+    if let Ok(address) = text.parse::<Ipv6Addr>() {
+        return Ok(format!("[{address}]"));
+    }
+    let named = match text.strip_prefix('[').and_then(|text| text.strip_suffix(']')) {
+        Some(bare) => bare.parse::<Ipv6Addr>().is_ok(),
+        None => !text.is_empty() && !text.contains([':', '/', '[', ']']) && !text.contains(char::is_whitespace),
+    };
+    if named { any(text) } else { Err("give a name or address alone, as in 127.0.0.1 or ::1") }
+}
+
+/// A host as requests name it, in lower case, or `*`.
+pub(crate) fn host(text: &str) -> Result<String, &'static str> {
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+    let named = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
+    let good = match bare {
+        Some(bare) => bare.parse::<Ipv6Addr>().is_ok(),
+        None => text == "*" || (!text.is_empty() && named(text)),
+    };
+    let advice = "give a name or address alone, without scheme, port or path, as in mcp.example.com or [2001:db8::1]";
+    if good { Ok(text.to_ascii_lowercase()) } else { Err(advice) }
+}
+
+/// An origin as browsers send it, or `*`.
+pub(crate) fn origin(text: &str) -> Result<String, &'static str> {
+    let good = text.split_once("://").is_some_and(|(scheme, rest)| {
+        let odd = |c: char| c.is_whitespace() || "/?#@".contains(c);
+        !scheme.is_empty() && !scheme.contains(odd) && !rest.is_empty() && !rest.contains(odd)
+    });
+    let advice = "give scheme and host, without a path, as in https://app.example.com";
+    if good || text == "*" { any(text) } else { Err(advice) }
+}
+
+/// A network as address and length, or one address.
+pub(crate) fn network(text: &str) -> Result<(IpAddr, u8), &'static str> {
+    let advice = "give an address or a network, as in 10.0.0.0/8 or ::1";
+    let (address, length) = match text.split_once('/') {
+        Some((address, length)) => (address, Some(length)),
+        None => (text, None),
+    };
+    let address: IpAddr = address.parse().map_err(|_| advice)?;
+    let most = if address.is_ipv4() { 32 } else { 128 };
+    match length {
+        None => Ok((address, most)),
+        Some(length) if length.bytes().all(|byte| byte.is_ascii_digit()) => {
+            length.parse().ok().filter(|length| *length <= most).map(|length| (address, length)).ok_or(advice)
+        }
+        Some(_) => Err(advice),
+    }
+}
+
+/// Where clients reach us from elsewhere: scheme, host and perhaps a port.
+pub(crate) fn public_url(text: &str) -> Result<String, &'static str> {
+    let text = text.strip_suffix('/').unwrap_or(text);
+    let http = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let good = http.is_some_and(|rest| !rest.is_empty() && origin(text).is_ok() && listen_or_host(rest));
+    if good {
+        any(text)
+    } else {
+        Err("give http:// or https:// and a host, without a path, as in https://mcp.example.com")
+    }
+}
+
+fn listen_or_host(text: &str) -> bool {
+    bare_host(text).is_ok() || listen(text).is_ok()
+}
+
+/// Where the protocol is served below the root.
+pub(crate) fn mcp_path(text: &str) -> Result<String, &'static str> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
+    let good = text.len() <= 128
+        && text.starts_with('/')
+        && text.len() != 1
+        && !text.ends_with('/')
+        && !text.contains("//")
+        && text.bytes().all(plain);
+    let taken = ["/health", "/ping", "/sessions", "/metrics", "/waterfall"];
+    if good && !taken.contains(&text) { any(text) } else { Err("give a path that is free, as in /mcp") }
+}
+
+/// A level or a filter; an empty one, as a variable may be, stands for the default.
+pub(crate) fn level(text: &str) -> Result<String, &'static str> {
+    // A filter takes any other word for the name of a module, and would log nothing else.
+    let is_level = |word: &str| {
+        ["off", "error", "warn", "info", "debug", "trace"].iter().any(|level| level.eq_ignore_ascii_case(word))
+    };
+    let named = |part: &str| match part.split_once('=') {
+        Some((module, level)) => !module.trim().is_empty() && is_level(level.trim()),
+        None => is_level(part),
+    };
+    let good = text.is_empty() || text.split(',').map(str::trim).all(named);
+    let advice = "give off, error, warn, info, debug or trace, or a filter such as lb_backend=debug";
+    if good { any(text) } else { Err(advice) }
+}
+
+/// A name that is shown to clients.
+pub(crate) fn name(text: &str) -> Result<String, &'static str> {
+    let good = !text.is_empty() && text.chars().count() <= 64 && !text.contains(char::is_control);
+    if good { any(text) } else { Err("give 1 to 64 characters") }
+}
+
+/// A sentence that is shown to clients.
+pub(crate) fn sentence(text: &str) -> Result<String, &'static str> {
+    let good = text.chars().count() <= 1_000 && !text.contains(char::is_control);
+    if good { any(text) } else { Err("give at most 1000 characters, on one line") }
+}
+
+/// A secret that is long enough not to be guessed.
+pub(crate) fn token(text: &str) -> Result<String, &'static str> {
+    let good = 16 <= text.len() && text.len() <= 4_096 && text.bytes().all(|byte| byte.is_ascii_graphic());
+    if good {
+        any(text)
+    } else {
+        Err("give at least 16 characters without spaces, for example of openssl rand -hex 32")
+    }
+}

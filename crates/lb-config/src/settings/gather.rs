@@ -1,0 +1,225 @@
+//! From the four places to one value per setting, with everything that is wrong.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::environment::Variables;
+use super::file::{self, FileSettings};
+use super::kind::{Kind, Raw, Unit, Value};
+use super::table::{INLINE_CONFIG, SETTINGS_VARIABLE, Scope, Setting, table};
+use crate::problem::{Problem, Severity};
+use crate::report::cut;
+
+/// Flags as they were given: key, and every value.
+pub type Given = Vec<(&'static str, Vec<String>)>;
+
+/// What settings are read from.
+#[derive(Debug, Default)]
+pub struct Sources {
+    /// The flags.
+    pub flags: Given,
+    /// The variables.
+    pub variables: Vec<(OsString, OsString)>,
+    /// The file, when a flag names one.
+    pub file: Option<PathBuf>,
+}
+
+impl Sources {
+    /// The flags and file of a command line, with the variables of this process.
+    #[must_use]
+    pub fn of_process(flags: Given, file: Option<PathBuf>) -> Self {
+        Self { flags, variables: std::env::vars_os().collect(), file }
+    }
+}
+
+/// Where a value was written. In order of strength.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Default,
+    File { path: PathBuf, line: usize },
+    Alias(String),
+    Variable(String),
+    Flag(String),
+}
+
+impl Place {
+    /// How strong it is.
+    pub fn rank(&self) -> u8 {
+        match self {
+            Self::Default => 0,
+            Self::File { .. } => 1,
+            Self::Alias(_) => 2,
+            Self::Variable(_) => 3,
+            Self::Flag(_) => 4,
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Self::Alias(name) | Self::Variable(name) => f.write_str(name),
+            Self::Flag(name) => write!(f, "--{name}"),
+        }
+    }
+}
+
+/// What one place says of one setting.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    pub place: Place,
+    pub raw: Raw,
+    pub unit: Unit,
+}
+
+/// A value and where it is from.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub value: Value,
+    pub place: Place,
+}
+
+/// Everything that was said, checked value by value.
+#[derive(Clone, Debug, Default)]
+pub struct Gathered {
+    pub(crate) held: HashMap<&'static str, Held>,
+    /// Errors and warnings so far.
+    pub(crate) problems: Vec<Problem>,
+    /// The file that was read.
+    pub file: Option<PathBuf>,
+    /// Servers as JSON, out of a variable.
+    pub inline_servers: Option<String>,
+    /// The folder that relative paths of the file start from.
+    folder: Option<PathBuf>,
+    /// What `~` stands for.
+    pub(crate) home: Option<PathBuf>,
+}
+
+/// Reads all places for a command of this scope. What is wrong is inside.
+#[must_use]
+pub fn gather(sources: Sources, scopes: &[Scope]) -> Gathered {
+    let variables = Variables::new(sources.variables);
+    let path = sources.file.or_else(|| variables.get(SETTINGS_VARIABLE).map(PathBuf::from));
+    let (file, from_file) = match path {
+        Some(path) => (Some(path.clone()), file::load(&path)),
+        // Nobody named this one, so that it may be missing.
+        None => match file::default_path(&|name| variables.get(name).map(str::to_owned)).filter(|path| path.exists()) {
+            Some(path) => (Some(path.clone()), file::load(&path)),
+            None => (None, FileSettings::default()),
+        },
+    };
+    let mut gathered = Gathered {
+        problems: from_file.problems,
+        folder: file.as_deref().and_then(Path::parent).map(Path::to_owned),
+        home: variables.get("HOME").map(PathBuf::from),
+        inline_servers: variables.get(INLINE_CONFIG).map(str::to_owned),
+        file,
+        ..Gathered::default()
+    };
+    for setting in table().iter().filter(|setting| scopes.contains(&setting.scope)) {
+        let mut told = variables.of(setting);
+        told.extend(from_file.told.iter().filter(|(key, _)| *key == setting.key).map(|(_, told)| told.clone()));
+        for (_, values) in sources.flags.iter().filter(|(key, _)| *key == setting.key) {
+            told.push(flag(setting, values));
+        }
+        gathered.choose(setting, told);
+    }
+    gathered.problems.extend(variables.unknown());
+    gathered.forgive();
+    gathered
+}
+
+fn flag(setting: &Setting, values: &[String]) -> Told {
+    let raw = match (setting.kind, values) {
+        (Kind::Switch, []) => Raw::Bool(true),
+        (_, [one]) => Raw::Text(one.clone()),
+        (_, many) => Raw::List(many.to_vec()),
+    };
+    Told { place: Place::Flag(setting.flag()), raw, unit: Unit::Seconds }
+}
+
+impl Gathered {
+    /// Takes the strongest value; the others are checked too, because they are mistakes that wait.
+    fn choose(&mut self, setting: &'static Setting, told: Vec<Told>) {
+        let mut best: Option<Held> = None;
+        for Told { place, raw, unit } in told {
+            match setting.kind.read(&raw, unit) {
+                Ok(mut value) => {
+                    self.anchor(setting, &place, &mut value);
+                    // The first alias of a setting is the strongest, so that equals do not displace.
+                    if best.as_ref().is_none_or(|best| best.place.rank() < place.rank()) {
+                        best = Some(Held { value, place });
+                    }
+                }
+                Err(allowed) => {
+                    let message = match shown(&raw).filter(|_| !setting.secret && !setting.is_absent()) {
+                        Some(value) => format!("{value} cannot be used: {allowed}"),
+                        None => allowed,
+                    };
+                    self.error(setting.key, &place, message, None);
+                }
+            }
+        }
+        if let Some(best) = best {
+            self.held.insert(setting.key, best);
+        }
+    }
+
+    /// A path of the file starts where the file is.
+    fn anchor(&self, setting: &Setting, place: &Place, value: &mut Value) {
+        let is_path = matches!(setting.key, "config" | "tls_cert" | "tls_key" | "log_file" | "log_dir");
+        if let (true, Place::File { .. }, Value::Text(path), Some(folder)) = (is_path, place, value, &self.folder)
+            && !path.starts_with('~')
+        {
+            *path = folder.join(&*path).to_string_lossy().into_owned();
+        }
+    }
+
+    /// Settings of a feature that was switched off on purpose ask for nothing.
+    fn forgive(&mut self) {
+        let is_off = |key: &str| self.held.get(key).is_some_and(|held| held.value == Value::Off);
+        let (auth, store) = (is_off("auth"), is_off("store"));
+        self.problems.retain(|problem| {
+            let of = |feature: &str| problem.message.starts_with(feature);
+            let asks_for_nothing = (auth && of("auth (")) || (store && of("a store ("));
+            !asks_for_nothing
+        });
+    }
+
+    /// Adds an error about a value.
+    pub(crate) fn error(&mut self, key: &str, place: &Place, message: String, hint: Option<String>) {
+        let (file, line, key) = match place {
+            Place::File { path, line } => (path.clone(), *line, key.to_owned()),
+            Place::Default => (PathBuf::new(), 0, key.to_owned()),
+            said @ (Place::Alias(_) | Place::Variable(_) | Place::Flag(_)) => (PathBuf::new(), 0, said.to_string()),
+        };
+        self.problems.push(Problem { severity: Severity::Error, file, line, column: 0, key, message, hint });
+    }
+
+    /// Whether anything makes it unusable.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.problems.iter().any(|problem| problem.severity == Severity::Error)
+    }
+
+    /// Everything that was found, in the order of the places.
+    #[must_use]
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+}
+
+/// A value as it was written, short.
+fn shown(raw: &Raw) -> Option<String> {
+    match raw {
+        Raw::Text(text) => Some(format!("{:?}", cut(text))),
+        Raw::List(list) => Some(format!("{:?}", cut(&list.join(",")))),
+        Raw::Number(number) => Some(number.to_string()),
+        Raw::Bool(value) => Some(value.to_string()),
+        Raw::Other(_) => None,
+    }
+}

@@ -1,0 +1,208 @@
+//! The table: every setting once.
+
+use super::check;
+use super::kind::Kind;
+
+/// The variable that names the file of settings.
+pub const SETTINGS_VARIABLE: &str = "LANDBRIDGE_SETTINGS";
+/// The variable that holds servers as JSON, in place of a config file.
+pub const INLINE_CONFIG: &str = "LANDBRIDGE_CONFIG";
+
+/// Which commands have a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Every command: logs.
+    Every,
+    /// All that serve a config.
+    Servers,
+    /// `serve`, and the demo that runs without a command; flags of the demo are shown in its help too.
+    Demo,
+    /// `serve`.
+    Serve,
+}
+
+/// One setting.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// Its name in the file; the flag is the same with `-`, the variable `LANDBRIDGE_` and the same in capitals.
+    pub key: &'static str,
+    /// Whether there is a flag; a secret has none, because command lines are seen by others.
+    pub has_flag: bool,
+    /// Its variable, if that is not made of the key.
+    renamed: Option<&'static str>,
+    /// Further names of its variable, weaker than our own.
+    pub aliases: &'static [&'static str],
+    /// What it may be.
+    pub kind: Kind,
+    /// What holds without it, for people.
+    pub default: &'static str,
+    /// What stands for the value in the help.
+    pub value_name: &'static str,
+    /// What it does, in a sentence or two.
+    pub help: &'static str,
+    /// Which commands have it.
+    pub scope: Scope,
+    /// Whether a reload takes a new value up.
+    pub reloads: bool,
+    /// Whether its value is never shown.
+    pub secret: bool,
+}
+
+impl Setting {
+    const fn new(key: &'static str, scope: Scope, kind: Kind, default: &'static str, help: &'static str) -> Self {
+        Self {
+            key,
+            has_flag: true,
+            renamed: None,
+            aliases: &[],
+            kind,
+            default,
+            value_name: "VALUE",
+            help,
+            scope,
+            reloads: false,
+            secret: false,
+        }
+    }
+
+    const fn named(self, value_name: &'static str) -> Self {
+        Self { value_name, ..self }
+    }
+
+    const fn alias(self, aliases: &'static [&'static str]) -> Self {
+        Self { aliases, ..self }
+    }
+
+    const fn reloading(self) -> Self {
+        Self { reloads: true, ..self }
+    }
+
+    const fn without_flag(self) -> Self {
+        Self { has_flag: false, ..self }
+    }
+
+    /// The flag, without its dashes.
+    #[must_use]
+    pub fn flag(&self) -> String {
+        self.key.replace('_', "-")
+    }
+
+    /// The variable.
+    #[must_use]
+    pub fn variable(&self) -> String {
+        match self.renamed {
+            Some(name) => name.to_owned(),
+            None => format!("LANDBRIDGE_{}", self.key.to_ascii_uppercase()),
+        }
+    }
+
+    /// Whether it only says that something is not there.
+    #[must_use]
+    pub fn is_absent(&self) -> bool {
+        matches!(self.kind, Kind::Absent { .. })
+    }
+}
+
+/// The setting of a key.
+#[must_use]
+pub fn find(key: &str) -> Option<&'static Setting> {
+    TABLE.iter().find(|setting| setting.key == key)
+}
+
+/// All settings, in the order in which they are shown.
+#[must_use]
+pub fn table() -> &'static [Setting] {
+    TABLE
+}
+
+const fn absent(
+    key: &'static str,
+    feature: &'static str,
+    off: &'static [&'static str],
+    aliases: &'static [&'static str],
+) -> Setting {
+    Setting::new(key, Scope::Serve, Kind::Absent { feature, off }, "", "").alias(aliases)
+}
+
+use Kind::{Count, List, Networks, Switch, Text, Time, Word};
+use Scope::{Demo, Every, Serve, Servers};
+
+const OFF: &[&str] = &["false", "0", "no", "off", "none"];
+const ANY_COUNT: u64 = u64::MAX;
+/// Millions of anything fit in no memory.
+const MANY: u64 = 10_000_000;
+
+#[rustfmt::skip]
+const TABLE: &[Setting] = &[
+    Setting {
+        renamed: Some("LANDBRIDGE_CONFIG_FILE"), reloads: true,
+        ..Setting::new("config", Servers, Text(check::path), "none", "The servers, as JSON with `mcpServers`; comments, trailing commas and ${VAR} are fine. Without it there are none until a client adds some")
+    }.named("FILE"),
+    Setting::new("surface", Serve, Word(&["tools", "server"]), "tools", "What clients see at /mcp: the whole protocol as tools, or the only server by itself").named("SURFACE"),
+
+    Setting::new("listen", Demo, Text(check::listen), "127.0.0.1:8080", "Where to listen; port 0 takes any free one, which is then printed").named("HOST:PORT|unix:PATH"),
+    Setting::new("host", Demo, Text(check::bare_host), "127.0.0.1", "The host of --listen alone").named("HOST").alias(&["HOST", "MCP_CONFIG_SERVER_HTTP_HOST"]),
+    Setting::new("port", Demo, Count(1, 65_535), "8080", "The port of --listen alone").named("PORT").alias(&["PORT", "MCP_CONFIG_SERVER_HTTP_PORT"]),
+    Setting::new("reuse_port", Serve, Switch, "false", "Share the port with another process of the same user, so that a new one can take over"),
+    Setting::new("public_url", Serve, Text(check::public_url), "none", "Where clients reach this from elsewhere; its host and origin are allowed").named("URL").reloading(),
+    Setting::new("insecure_no_auth", Demo, Switch, "false", "Listen beyond this machine although everybody who can connect may use every server"),
+    Setting::new("allow_host", Demo, List(check::host), "loopback names", "Further host names that requests may name; loopback names always may").named("HOST").alias(&["ALLOWED_HOSTS"]).reloading(),
+    Setting::new("allow_origin", Demo, List(check::origin), "loopback origins", "Further web origins that may call; loopback origins always may").named("ORIGIN").alias(&["CORS_ORIGINS", "CORS_ORIGIN", "MCP_CONFIG_SERVER_HTTP_CORS_ORIGINS"]).reloading(),
+    Setting::new("trusted_proxies", Serve, Networks, "none", "Addresses or networks of proxies whose word about the client's address counts").named("NETWORK").alias(&["TRUSTED_PROXIES"]).reloading(),
+    Setting::new("tls_cert", Serve, Text(check::path), "none", "Serve TLS with this certificate chain (PEM)").named("FILE"),
+    Setting::new("tls_key", Serve, Text(check::path), "none", "The key of --tls-cert (PEM)").named("FILE"),
+    Setting::new("mcp_path", Serve, Text(check::mcp_path), "/mcp", "Where the protocol is served").named("PATH").reloading(),
+
+    Setting::new("allow_stdio_spawn", Demo, Switch, "false", "Let clients add servers that are programs to be started on this machine (add_server with a command)"),
+    Setting::new("record_args", Demo, Switch, "false", "Show the arguments of calls on the waterfall page, without what looks secret, 1 KiB each at most"),
+    Setting { secret: true, reloads: true, ..Setting::new("operator_token", Serve, Text(check::token), "none", "Lets operators see the pages for them from elsewhere") }.without_flag(),
+
+    Setting::new("name", Serve, Text(check::name), "landbridge", "What this gateway is called on its pages for people").named("NAME").alias(&["MCP_CONFIG_SERVER_NAME"]),
+    Setting::new("description", Serve, Text(check::sentence), "none", "What it is for, on its pages for people").named("TEXT").alias(&["MCP_CONFIG_SERVER_DESCRIPTION"]),
+    Setting::new("environment", Serve, Word(&["dev", "staging", "prod"]), "dev", "Where it runs; in prod, /health hides version and environment").named("WHERE").alias(&["MCP_CONFIG_SERVER_ENVIRONMENT"]).reloading(),
+
+    Setting::new("max_connections", Serve, Count(1, MANY), "10000", "Connections at one time").named("COUNT").reloading(),
+    Setting::new("max_connections_per_ip", Serve, Count(0, MANY), "100", "Connections of one address at one time, 0 for any number; loopback and trusted proxies have no limit").named("COUNT").reloading(),
+    Setting::new("max_sessions", Serve, Count(1, MANY), "10000", "Sessions at one time; more are refused with 503").named("COUNT"),
+    Setting::new("max_body", Serve, Count(1_024, 256 << 20), "4194304", "The largest body of a request, in bytes").named("BYTES").reloading(),
+    Setting::new("rate_limit_max", Serve, Count(0, ANY_COUNT), "100; 0 on loopback", "Requests of one address within --rate-limit-window, 0 for any number").named("COUNT").alias(&["RATE_LIMIT_MAX"]).reloading(),
+    Setting::new("rate_limit_window", Serve, Time(1), "60s", "The time that --rate-limit-max counts in").named("TIME").alias(&["RATE_LIMIT_WINDOW_MS"]).reloading(),
+
+    Setting::new("session_ttl", Serve, Time(1), "30m", "A session that nobody uses for this long is ended").named("TIME").alias(&["SESSION_TTL_MS", "MCP_CONFIG_STORAGE_SESSION_TTL"]),
+    Setting::new("cleanup_interval", Serve, Time(10), "60s", "How often unused sessions are looked for").named("TIME").alias(&["CLEANUP_INTERVAL_MS"]),
+    Setting::new("event_max_age", Serve, Time(1), "24h", "How long messages of an open stream are kept for a client that comes back").named("TIME").alias(&["EVENT_MAX_AGE_MS"]),
+    Setting::new("event_max_count", Serve, Count(1, MANY), "5000", "How many messages of streams are kept per session").named("COUNT").alias(&["EVENT_MAX_COUNT"]),
+
+    Setting::new("header_timeout", Serve, Time(1), "10s", "How long the head of a request may take to arrive").named("TIME").reloading(),
+    Setting::new("body_timeout", Serve, Time(1), "30s", "How long the body of a request may take to arrive").named("TIME").reloading(),
+    Setting::new("keep_alive_timeout", Serve, Time(1), "75s", "How long a connection may be idle").named("TIME").reloading(),
+    Setting::new("call_timeout", Serve, Time(1), "1h", "How long a call may take in all").named("TIME"),
+    Setting::new("quiet_timeout", Serve, Time(1), "5m", "How long a call may go on without any sign of life").named("TIME"),
+    Setting::new("drain_timeout", Serve, Time(0), "10s", "How long requests may go on after the signal to stop").named("TIME").reloading(),
+
+    Setting { reloads: true, ..Setting::new("log_level", Every, Text(check::level), "info; warn on stdio", "How much to log: error, warn, info, debug or trace, or a filter such as `lb_backend=debug`") }.named("LEVEL").alias(&["MCP_LOG_LEVEL"]),
+    Setting::new("log_format", Every, Word(&["text", "json"]), "text", "How to log: lines for people, or one JSON object per line").named("FORMAT"),
+    Setting::new("log_file", Every, Text(check::path), "none", "Log to this file too; stderr keeps what it has").named("FILE"),
+    Setting::new("log_dir", Every, Text(check::path), "none", "Log to a new file in this folder too, at level debug unless another is set").without_flag().named("FOLDER"),
+
+    absent("auth", "auth (login and tokens)", OFF, &["MCP_CONFIG_SERVER_AUTH_ENABLED"]),
+    absent("auth_issuer", "auth (login and tokens)", &[], &["MCP_CONFIG_SERVER_AUTH_ISSUER", "MCP_CONFIG_SERVER_AUTH_BASE_URL"]),
+    absent("auth_provider", "auth (login and tokens)", &[], &["MCP_CONFIG_SERVER_AUTH_PROVIDER"]),
+    Setting { secret: true, ..absent("key", "auth (login and tokens)", &[], &["MCP_CONFIG_SERVER_AUTH_JWT_SECRET"]).without_flag() },
+    absent("key_file", "auth (login and tokens)", &[], &[]),
+    absent("auth_ttl", "auth (login and tokens)", &[], &["MCP_CONFIG_SERVER_AUTH_SESSION_TTL", "MCP_CONFIG_SERVER_AUTH_TOKEN_TTL", "MCP_CONFIG_SERVER_AUTH_REFRESH_TOKEN_TTL"]),
+    Setting { secret: true, ..absent("auth_oidc", "auth (login and tokens)", &[], &[
+        "MCP_CONFIG_SERVER_AUTH_OIDC_DOMAIN", "MCP_CONFIG_SERVER_AUTH_OIDC_CLIENT_ID", "MCP_CONFIG_SERVER_AUTH_OIDC_CLIENT_SECRET", "MCP_CONFIG_SERVER_AUTH_OIDC_AUDIENCE", "MCP_CONFIG_SERVER_AUTH_OIDC_SCOPE",
+        "MCP_CONFIG_SERVER_AUTH_AUTH0_DOMAIN", "MCP_CONFIG_SERVER_AUTH_AUTH0_CLIENT_ID", "MCP_CONFIG_SERVER_AUTH_AUTH0_CLIENT_SECRET", "MCP_CONFIG_SERVER_AUTH_AUTH0_AUDIENCE", "MCP_CONFIG_SERVER_AUTH_AUTH0_SCOPE",
+    ]) },
+    absent("store", "a store (disk or valkey)", &["memory", "none"], &["MCP_CONFIG_STORAGE_TYPE"]),
+    Setting { secret: true, ..absent("store_url", "a store (disk or valkey)", &[], &["MCP_CONFIG_STORAGE_VALKEY_URL"]) },
+    absent("durability", "a store (disk or valkey)", &["none"], &[]),
+    absent("node_listen", "running several nodes", &[], &[]),
+    absent("node_url", "running several nodes", &[], &[]),
+    absent("node_insecure", "running several nodes", OFF, &[]),
+    absent("no_codemode", "codemode", &["true", "1", "yes", "on", ""], &[]),
+    absent("codemode", "codemode", OFF, &[]),
+    absent("sse", "the transport HTTP+SSE", OFF, &[]),
+    absent("time_zone", "a time zone other than UTC", &["utc"], &["MCP_CONFIG_SERVER_TIME_ZONE"]).without_flag(),
+];

@@ -1,0 +1,176 @@
+//! Which place wins, and what is said of each.
+
+use std::time::Duration;
+
+use super::{settle, told};
+use crate::settings::{Listen, Setting, changed, shown_json, table};
+
+#[test]
+fn a_flag_beats_a_variable_beats_an_alias_beats_the_file_beats_the_default() {
+    let flag = [("max_sessions", "1")];
+    let own = ("LANDBRIDGE_SESSION_TTL", "5s");
+    let alias = ("SESSION_TTL_MS", "6000");
+    let file = "session_ttl = \"7s\"\n";
+    let ttl = |flags: &[(&'static str, &str)], variables: &[(&str, &str)], toml: &str| {
+        let (settings, gathered) = settle(flags, variables, toml);
+        assert_eq!(told(&gathered), [""; 0]);
+        settings.session_ttl
+    };
+    assert_eq!(ttl(&[("session_ttl", "4s")], &[own, alias], file), Duration::from_secs(4));
+    assert_eq!(ttl(&flag, &[own, alias], file), Duration::from_secs(5));
+    assert_eq!(ttl(&flag, &[alias], file), Duration::from_secs(6));
+    assert_eq!(ttl(&flag, &[], file), Duration::from_secs(7));
+    assert_eq!(ttl(&flag, &[], ""), Duration::from_secs(30 * 60));
+}
+
+#[test]
+fn every_error_of_every_place_is_told_at_once() {
+    let flags = [("max_sessions", "none"), ("log_format", "xml"), ("auth", "")];
+    let variables = [("PORT", "99999"), ("ALLOWED_HOSTS", "http://a"), ("MCP_CONFIG_STORAGE_TYPE", "valkey")];
+    let toml = "port = 0\nenviroment = \"prod\"\nsession_ttl = -1\n[tls_cert]\n";
+    let (_, gathered) = settle(&flags, &variables, toml);
+    assert!(gathered.is_broken());
+    insta::assert_snapshot!(told(&gathered).join("\n"), @r#"
+    error: landbridge.toml:2:1: enviroment: unknown key | hint: did you mean environment?
+    error: PORT: "99999" cannot be used: give a whole number from 1 to 65535
+    error: landbridge.toml:1: port: 0 cannot be used: give a whole number from 1 to 65535
+    error: ALLOWED_HOSTS: "http://a" cannot be used: give a name or address alone, without scheme, port or path, as in mcp.example.com or [2001:db8::1]
+    error: landbridge.toml:4: tls_cert: give a text, not a section
+    error: --max-sessions: "none" cannot be used: give a whole number from 1 to 10000000
+    error: landbridge.toml:3: session_ttl: -1 cannot be used: give seconds, or a time such as 500ms, 30s, 5m, 24h, at least 1ms, at most a year
+    error: --log-format: "xml" cannot be used: give text or json
+    error: --auth: auth (login and tokens) is not part of this build; leave it out
+    error: MCP_CONFIG_STORAGE_TYPE: a store (disk or valkey) is not part of this build; leave it out
+    "#);
+}
+
+#[test]
+fn a_secret_is_never_shown() {
+    let (settings, gathered) = settle(&[], &[("LANDBRIDGE_OPERATOR_TOKEN", "12345678901234567890")], "");
+    assert_eq!(settings.operator_token.map(|token| token.expose().to_owned()), Some("12345678901234567890".into()));
+    assert!(!shown_json(&gathered).to_string().contains("1234567"));
+    let (_, gathered) = settle(&[], &[("LANDBRIDGE_OPERATOR_TOKEN", "hush"), ("LANDBRIDGE_KEY", "hush")], "");
+    let told = told(&gathered).join("\n");
+    assert!(told.contains("LANDBRIDGE_OPERATOR_TOKEN") && told.contains("LANDBRIDGE_KEY"), "{told}");
+    assert!(!told.contains("hush"), "{told}");
+}
+
+#[test]
+fn names_that_look_like_ours_are_told_with_what_they_may_mean() {
+    let variables = [("MCP_CONFIG_SERVER_HTTP_ENDPOINT", "x"), ("LANDBRIDGE_MAX_SESSION", "1"), ("OTHER", "x")];
+    let (_, gathered) = settle(&[], &variables, "");
+    assert!(!gathered.is_broken());
+    assert_eq!(
+        told(&gathered),
+        [
+            "warning: LANDBRIDGE_MAX_SESSION: a variable of this name has no effect | hint: did you mean LANDBRIDGE_MAX_SESSIONS?",
+            "warning: MCP_CONFIG_SERVER_HTTP_ENDPOINT: a variable of this name has no effect",
+        ]
+    );
+}
+
+#[test]
+fn the_stronger_of_an_address_and_its_parts_holds() {
+    for (flags, variables, toml, want) in [
+        (&[][..], &[][..], "", "127.0.0.1:8080"),
+        (&[], &[("PORT", "9000")], "", "127.0.0.1:9000"),
+        (&[("listen", "127.0.0.1:0")], &[("PORT", "9000")], "", "127.0.0.1:0"),
+        (&[("port", "9001")], &[("PORT", "9000"), ("LANDBRIDGE_LISTEN", "[::1]:1")], "", "[::1]:9001"),
+        (&[], &[("HOST", "::1")], "listen = \"localhost:7\"", "[::1]:7"),
+        (&[("port", "9001")], &[], "listen = \"unix:/tmp/x\"", "127.0.0.1:9001"),
+    ] {
+        let (settings, gathered) = settle(flags, variables, toml);
+        assert_eq!(settings.listen, Listen::Tcp(want.to_owned()), "{flags:?} {variables:?} {toml}");
+        assert!(!gathered.is_broken(), "{:?}", told(&gathered));
+    }
+    let (settings, _) = settle(&[("listen", "unix:/run/x")], &[("PORT", "9000")], "");
+    assert_eq!(settings.listen, Listen::Unix("/run/x".into()));
+    let (_, gathered) = settle(&[("listen", "localhost:1"), ("port", "2")], &[], "");
+    assert_eq!(told(&gathered), ["error: --port: says the same as --listen: leave one of them out"]);
+}
+
+#[test]
+fn nobody_listens_beyond_this_machine_by_accident() {
+    for listen in ["0.0.0.0:1", "192.0.2.1:1", "[::]:1", "mcp.example.com:1"] {
+        let (_, gathered) = settle(&[("listen", listen)], &[], "");
+        let said = told(&gathered).join("");
+        assert!(said.starts_with(&format!("error: --listen: refused to listen on {listen}")), "{said}");
+        assert!(said.contains("--insecure-no-auth"), "{said}");
+        let (_, gathered) = settle(&[("listen", listen), ("insecure_no_auth", "")], &[], "");
+        assert!(!gathered.is_broken(), "{:?}", told(&gathered));
+    }
+    let (_, gathered) = settle(&[], &[("LANDBRIDGE_PUBLIC_URL", "https://mcp.example.com")], "");
+    assert!(told(&gathered).join("").starts_with("error: LANDBRIDGE_PUBLIC_URL: refused to be reached"));
+    let flags = [("public_url", "https://Mcp.Example.com:8443/"), ("insecure_no_auth", "")];
+    let (settings, gathered) = settle(&flags, &[], "");
+    assert!(!gathered.is_broken(), "{:?}", told(&gathered));
+    assert_eq!(settings.allow_host, ["mcp.example.com"]);
+    assert_eq!(settings.allow_origin, ["https://Mcp.Example.com:8443"]);
+}
+
+#[test]
+fn what_is_not_there_can_be_switched_off() {
+    let variables = [
+        ("MCP_CONFIG_SERVER_AUTH_ENABLED", "false"),
+        ("MCP_CONFIG_SERVER_AUTH_ISSUER", "https://x"),
+        ("MCP_CONFIG_STORAGE_TYPE", "memory"),
+        ("MCP_CONFIG_STORAGE_VALKEY_URL", "redis://x"),
+        ("LANDBRIDGE_NO_CODEMODE", "1"),
+    ];
+    let (_, gathered) = settle(&[("no_codemode", "")], &variables, "");
+    assert_eq!(told(&gathered), [""; 0]);
+    let (_, gathered) = settle(&[], &variables[1..2], "");
+    assert_eq!(
+        told(&gathered),
+        ["error: MCP_CONFIG_SERVER_AUTH_ISSUER: auth (login and tokens) is not part of this build; leave it out"]
+    );
+}
+
+#[test]
+fn a_certificate_needs_its_key() {
+    let (_, gathered) = settle(&[], &[], "tls_cert = \"a.pem\"\n");
+    assert_eq!(
+        told(&gathered),
+        ["error: landbridge.toml:1: tls_cert: a certificate and its key belong together | hint: give --tls-key too"]
+    );
+    let (settings, _) = settle(&[], &[], "tls_cert = \"a.pem\"\ntls_key = \"/b.pem\"\n");
+    let tls = settings.tls.expect("both are there");
+    assert!(tls.cert.is_absolute() && tls.cert.ends_with("a.pem"), "a path of a file starts at the file: {tls:?}");
+    assert_eq!(tls.key.to_str(), Some("/b.pem"));
+}
+
+#[test]
+fn what_a_reload_cannot_take_up_is_known() {
+    let (_, before) = settle(&[], &[], "port = 9000\nlog_level = \"info\"\n");
+    let (_, after) = settle(&[], &[], "port = 9001\nlog_level = \"debug\"\nname = \"x\"\n");
+    assert_eq!(changed(&before, &after), (vec!["log_level"], vec!["port", "name"]));
+    assert_eq!(changed(&before, &before), (vec![], vec![]));
+}
+
+#[test]
+#[cfg(unix)]
+fn a_file_that_others_may_write_to_is_refused() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("landbridge.toml");
+    std::fs::write(&file, "operator_token = \"12345678901234567890\"").expect("written");
+    let told = |mode: u32| {
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).expect("changed");
+        let sources = super::Sources { file: Some(file.clone()), ..super::Sources::default() };
+        super::told(&super::gather(sources, super::ALL)).join("\n")
+    };
+    assert_eq!(told(0o600), "");
+    assert!(told(0o640).contains("warning: ") && told(0o640).contains("holds a secret, and others can read it"));
+    assert!(told(0o620).contains("refused: others may write to this file"));
+}
+
+#[test]
+fn names_are_given_once() {
+    let mut names: Vec<String> = table().iter().map(Setting::variable).collect();
+    names.extend(table().iter().flat_map(|setting| setting.aliases).map(|name| (*name).to_owned()));
+    names.extend(table().iter().map(|setting| setting.key.to_owned()));
+    let count = names.len();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), count);
+}

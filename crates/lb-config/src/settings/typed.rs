@@ -1,0 +1,304 @@
+//! The settings as they are used: typed, complete, and checked against each other.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lb_exchange::Secret;
+
+use super::gather::{Gathered, Place};
+use super::kind::Value;
+use super::listen::{Listen, is_loopback};
+
+/// What clients see at the main path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Surface {
+    /// The whole protocol as tools.
+    Tools,
+    /// The only server.
+    Server,
+}
+
+/// Where it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Environment {
+    /// On somebody's desk.
+    Dev,
+    /// Before it is used.
+    Staging,
+    /// In use: versions are hidden.
+    Prod,
+}
+
+/// How logs are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// Files of a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// The chain.
+    pub cert: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+}
+
+/// Every setting, checked. `None` where there is no default.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches, each a setting of its own")]
+pub struct Settings {
+    /// The servers' file.
+    pub config: Option<PathBuf>,
+    /// Servers as JSON, which take the place of the file.
+    pub inline_servers: Option<String>,
+    /// What clients see.
+    pub surface: Surface,
+    /// Where to listen.
+    pub listen: Listen,
+    /// Whether the port is shared with another process.
+    pub reuse_port: bool,
+    /// Where clients reach us from elsewhere.
+    pub public_url: Option<String>,
+    /// Whether everybody who can connect may do everything.
+    pub insecure_no_auth: bool,
+    /// Further hosts, that of the public URL included.
+    pub allow_host: Vec<String>,
+    /// Further origins, that of the public URL included.
+    pub allow_origin: Vec<String>,
+    /// Proxies that are believed.
+    pub trusted_proxies: Vec<(IpAddr, u8)>,
+    /// TLS, if it is ours to do.
+    pub tls: Option<Tls>,
+    /// Where the protocol is served.
+    pub mcp_path: String,
+    /// Whether clients may add programs.
+    pub allow_stdio_spawn: bool,
+    /// Whether arguments are recorded.
+    pub record_args: bool,
+    /// What operators from elsewhere show.
+    pub operator_token: Option<Secret>,
+    /// What it is called.
+    pub name: Option<String>,
+    /// What it is for.
+    pub description: Option<String>,
+    /// Where it runs.
+    pub environment: Environment,
+    /// Connections at one time.
+    pub connections_max: usize,
+    /// Connections of one address; `None` for any number.
+    pub connections_per_ip_max: Option<usize>,
+    /// Sessions at one time.
+    pub sessions_max: usize,
+    /// The largest body, in bytes.
+    pub body_bytes_max: usize,
+    /// Requests of one address within the window; `None` for any number.
+    pub rate_limit_max: Option<u64>,
+    /// That window.
+    pub rate_limit_window: Duration,
+    /// When an unused session ends.
+    pub session_ttl: Duration,
+    /// How often those are looked for.
+    pub cleanup_every: Duration,
+    /// How long messages of open streams are kept.
+    pub event_age_max: Duration,
+    /// How many are kept per session.
+    pub events_max: usize,
+    /// For the head of a request.
+    pub header_timeout: Duration,
+    /// For its body.
+    pub body_timeout: Duration,
+    /// For an idle connection.
+    pub keep_alive_timeout: Duration,
+    /// For a call in all.
+    pub call_timeout: Duration,
+    /// For a call without a sign of life.
+    pub quiet_timeout: Duration,
+    /// For what is under way at the end.
+    pub drain_timeout: Duration,
+    /// How much to log; `None` for what fits the command.
+    pub log_level: Option<String>,
+    /// How.
+    pub log_format: LogFormat,
+    /// Into which file.
+    pub log_file: Option<PathBuf>,
+    /// Into which folder.
+    pub log_dir: Option<PathBuf>,
+}
+
+/// Without login, who can connect can do everything: as many requests as on loopback would be too many.
+const RATE_BEYOND_LOOPBACK: u64 = 100;
+
+impl Settings {
+    /// Puts checked values together, and checks what only shows in combination.
+    pub fn settle(gathered: &mut Gathered) -> Self {
+        let (listen, place) = gathered.listen();
+        gathered.check_reach(&listen, &place);
+        gathered.check_pairs(&listen);
+        let public_url = gathered.text("public_url");
+        let (mut allow_host, mut allow_origin) = (gathered.list("allow_host"), gathered.list("allow_origin"));
+        if let Some(url) = &public_url {
+            allow_host.extend(url_host(url));
+            allow_origin.push(url.clone());
+        }
+        let rate_default = if listen.is_local() { 0 } else { RATE_BEYOND_LOOPBACK };
+        let per_ip = gathered.count("max_connections_per_ip", 100);
+        let path = |key: &str| gathered.text(key).map(|path| home(&path, gathered));
+        Self {
+            config: path("config"),
+            inline_servers: gathered.inline_servers.clone(),
+            surface: if gathered.is("surface", "server") { Surface::Server } else { Surface::Tools },
+            reuse_port: gathered.switch("reuse_port"),
+            insecure_no_auth: gathered.switch("insecure_no_auth"),
+            trusted_proxies: gathered.networks("trusted_proxies"),
+            tls: path("tls_cert").zip(path("tls_key")).map(|(cert, key)| Tls { cert, key }),
+            mcp_path: gathered.text("mcp_path").unwrap_or_else(|| "/mcp".to_owned()),
+            allow_stdio_spawn: gathered.switch("allow_stdio_spawn"),
+            record_args: gathered.switch("record_args"),
+            operator_token: gathered.text("operator_token").map(Secret::new),
+            name: gathered.text("name"),
+            description: gathered.text("description"),
+            environment: match gathered.text("environment").as_deref() {
+                Some("prod") => Environment::Prod,
+                Some("staging") => Environment::Staging,
+                _ => Environment::Dev,
+            },
+            connections_max: size(gathered.count("max_connections", 10_000)),
+            connections_per_ip_max: (per_ip != 0).then(|| size(per_ip)),
+            sessions_max: size(gathered.count("max_sessions", 10_000)),
+            body_bytes_max: size(gathered.count("max_body", 4 << 20)),
+            rate_limit_max: Some(gathered.count("rate_limit_max", rate_default)).filter(|max| *max != 0),
+            rate_limit_window: gathered.time("rate_limit_window", 60),
+            session_ttl: gathered.time("session_ttl", 30 * 60),
+            cleanup_every: gathered.time("cleanup_interval", 60),
+            event_age_max: gathered.time("event_max_age", 24 * 60 * 60),
+            events_max: size(gathered.count("event_max_count", 5_000)),
+            header_timeout: gathered.time("header_timeout", 10),
+            body_timeout: gathered.time("body_timeout", 30),
+            keep_alive_timeout: gathered.time("keep_alive_timeout", 75),
+            call_timeout: gathered.time("call_timeout", 60 * 60),
+            quiet_timeout: gathered.time("quiet_timeout", 5 * 60),
+            drain_timeout: gathered.time("drain_timeout", 10),
+            log_level: gathered.text("log_level").filter(|level| !level.is_empty()),
+            log_format: if gathered.is("log_format", "json") { LogFormat::Json } else { LogFormat::Text },
+            log_file: path("log_file"),
+            log_dir: path("log_dir"),
+            listen,
+            public_url,
+            allow_host,
+            allow_origin,
+        }
+    }
+}
+
+/// Why nobody may listen beyond this machine without saying so.
+const OPEN: &str = "everybody who can connect could use every server, because there is no login in this build";
+/// What to do about it.
+const OPEN_HINT: &str = "listen on 127.0.0.1 or on unix:PATH, or say --insecure-no-auth (LANDBRIDGE_INSECURE_NO_AUTH=1) \
+                         if something in front of it keeps others out";
+
+impl Gathered {
+    /// Refuses to be reachable from elsewhere without login.
+    fn check_reach(&mut self, listen: &Listen, place: &Place) {
+        if self.switch("insecure_no_auth") {
+            return;
+        }
+        if let Listen::Tcp(address) = listen
+            && !listen.is_local()
+        {
+            let message = format!("refused to listen on {address}: {OPEN}");
+            self.error("listen", place, message, Some(OPEN_HINT.to_owned()));
+        }
+        let url = self.held.get("public_url").cloned();
+        if let Some(held) = url
+            && let Value::Text(url) = &held.value
+            && !url_host(url).is_some_and(|host| is_loopback(&host))
+        {
+            let message = format!("refused to be reached at {url}: {OPEN}");
+            self.error("public_url", &held.place, message, Some(OPEN_HINT.to_owned()));
+        }
+    }
+
+    /// What makes no sense alone, or together.
+    fn check_pairs(&mut self, listen: &Listen) {
+        for (one, other) in [("tls_cert", "tls_key"), ("tls_key", "tls_cert")] {
+            if let (Some(held), None) = (self.held.get(one).cloned(), self.held.get(other)) {
+                let hint = format!("give --{} too", other.replace('_', "-"));
+                self.error(one, &held.place, "a certificate and its key belong together".to_owned(), Some(hint));
+            }
+        }
+        if let (Listen::Unix(_), Some(held)) = (listen, self.held.get("tls_cert").cloned()) {
+            self.error("tls_cert", &held.place, "a socket of this machine needs no TLS: leave it out".to_owned(), None);
+        }
+    }
+
+    fn value(&self, key: &str) -> Option<&Value> {
+        self.held.get(key).map(|held| &held.value)
+    }
+
+    fn text(&self, key: &str) -> Option<String> {
+        match self.value(key) {
+            Some(Value::Text(text)) => Some(text.clone()),
+            _ => None,
+        }
+    }
+
+    fn is(&self, key: &str, word: &str) -> bool {
+        matches!(self.value(key), Some(Value::Text(text)) if text == word)
+    }
+
+    fn switch(&self, key: &str) -> bool {
+        matches!(self.value(key), Some(Value::Switch(true)))
+    }
+
+    fn count(&self, key: &str, default: u64) -> u64 {
+        match self.value(key) {
+            Some(Value::Count(count)) => *count,
+            _ => default,
+        }
+    }
+
+    fn time(&self, key: &str, default_seconds: u64) -> Duration {
+        match self.value(key) {
+            Some(Value::Time(time)) => *time,
+            _ => Duration::from_secs(default_seconds),
+        }
+    }
+
+    fn list(&self, key: &str) -> Vec<String> {
+        match self.value(key) {
+            Some(Value::List(list)) => list.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn networks(&self, key: &str) -> Vec<(IpAddr, u8)> {
+        match self.value(key) {
+            Some(Value::Networks(networks)) => networks.clone(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn size(count: u64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+/// The host of a checked URL, in lower case.
+fn url_host(url: &str) -> Option<String> {
+    let (_, rest) = url.split_once("://")?;
+    let with_port = rest.rsplit_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
+    Some(with_port.map_or(rest, |(host, _)| host).to_ascii_lowercase())
+}
+
+/// A path with `~` for the user's own folder.
+fn home(path: &str, gathered: &Gathered) -> PathBuf {
+    match (path.strip_prefix("~/"), &gathered.home) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => path.into(),
+    }
+}
