@@ -14,7 +14,8 @@ fn holds(name: &str) {
     eprintln!("{name}: LANDBRIDGE_SEED={seed}");
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("reliability");
     let setup = Setup { binary: env!("CARGO_BIN_EXE_landbridge").to_owned(), folder };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     let path = runtime.block_on(scenario.run(&setup, Size::Short, seed));
     let verdict = check::file(&path);
     eprintln!("{verdict}");
