@@ -86,7 +86,7 @@ pub fn banner(at: &Reached, surface: SurfaceName, servers: &[ServerSpec], settin
 pub fn describe(server: &ServerSpec) -> String {
     match &server.target {
         Target::Embedded(_) => {
-            "built in: notes, echo, a slow tool, one that asks you, one that asks your model".to_owned()
+            "built in: notes, echo, work with progress, tools that ask you or your model, and some trouble".to_owned()
         }
         Target::Child { command, args, .. } => started(command, args),
         target @ Target::Http { .. } => target.address(),
@@ -127,7 +127,10 @@ mod tests {
     use lb_config::settings::Gathered;
 
     use super::*;
-    use crate::embedded;
+
+    fn demo() -> Vec<ServerSpec> {
+        crate::embedded::demo().unwrap_or_else(|failure| panic!("{}", failure.1))
+    }
 
     #[test]
     fn the_address_shown_is_one_to_connect_to() {
@@ -139,7 +142,7 @@ mod tests {
         ] {
             let at = Reached::Address { address: address.parse().expect("an address"), scheme: "http" };
             let settings = Settings::settle(&mut Gathered::default());
-            let text = banner(&at, SurfaceName::Tools, &embedded::demo(), &settings);
+            let text = banner(&at, SurfaceName::Tools, &demo(), &settings);
             assert!(text.contains(shown) && text.contains(&format!("listening on http://{address}\n")), "{text}");
             assert_eq!(text.contains("--allow-host"), shown.contains("127.0.0.1"), "{text}");
         }

@@ -62,6 +62,24 @@ pub enum Command {
     /// Check or show what `serve` would use.
     #[command(after_help = "Examples:\n  landbridge config check --config mcp.json\n  landbridge config show --json")]
     Config(Config),
+    /// Serve the demo server by itself, on stdin and stdout or over HTTP: something to learn and to test with.
+    #[command(
+        after_help = "Examples:\n  landbridge demo --http\n  landbridge demo --http 127.0.0.1:0\n\nExample client \
+                      config:\n  { \"mcpServers\": { \"demo\": { \"command\": \"landbridge\", \"args\": [\"demo\"] } } \
+                      }\n\nSAMPLE_TOOL_NAME in the environment adds a tool of that name."
+    )]
+    Demo(crate::demo::Demo),
+    /// Make a new MCP server project in Rust, with a tool, a resource, a prompt and tests.
+    #[command(
+        after_help = "Examples:\n  landbridge init my-server\n  landbridge init my-server --dir ~/projects --sdk vendored"
+    )]
+    Init(crate::init::Init),
+    /// Test a server over HTTP with one short session, and say what held and what did not.
+    #[command(
+        after_help = "Examples:\n  landbridge smoke\n  landbridge smoke http://127.0.0.1:8080/mcp --json\n\nExit codes: 0 \
+                            all that could be tried held, 1 something did not. What a server has no tool for is n/a."
+    )]
+    Smoke(crate::smoke::Smoke),
 }
 
 /// `landbridge serve`

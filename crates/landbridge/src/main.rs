@@ -7,13 +7,16 @@ mod assembly;
 mod banner;
 mod cli;
 mod config_command;
+mod demo;
 mod embedded;
 mod flags;
+mod init;
 mod logs;
 mod reload;
 mod run;
 mod serve;
 mod settled;
+mod smoke;
 mod stdio;
 mod telemetry;
 mod watch;
@@ -25,8 +28,13 @@ use clap::Parser;
 /// One client on a pipe needs one thread: with more, every line would wake another one.
 fn runtime(cli: &cli::Cli) -> tokio::runtime::Builder {
     match cli.command {
-        Some(cli::Command::Stdio(_)) => tokio::runtime::Builder::new_current_thread(),
-        Some(cli::Command::Serve(_) | cli::Command::Config(_)) | None => tokio::runtime::Builder::new_multi_thread(),
+        Some(cli::Command::Stdio(_) | cli::Command::Demo(demo::Demo { http: None })) => {
+            tokio::runtime::Builder::new_current_thread()
+        }
+        Some(cli::Command::Init(_) | cli::Command::Smoke(_)) => tokio::runtime::Builder::new_current_thread(),
+        Some(cli::Command::Serve(_) | cli::Command::Config(_) | cli::Command::Demo(_)) | None => {
+            tokio::runtime::Builder::new_multi_thread()
+        }
     }
 }
 
@@ -44,7 +52,8 @@ fn prepare(cli: &cli::Cli) -> Result<(settled::Settled, logs::Handle), run::Fail
         _ => settled = settled.usable(cli)?,
     }
     let default = match cli.command {
-        Some(cli::Command::Stdio(_)) => "warn",
+        Some(cli::Command::Stdio(_) | cli::Command::Demo(demo::Demo { http: None })) => "warn",
+        Some(cli::Command::Init(_) | cli::Command::Smoke(_)) => "warn",
         _ => "info",
     };
     let handle = logs::start(&settled.settings, default)?;

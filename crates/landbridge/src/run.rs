@@ -7,7 +7,7 @@ use crate::cli::{Cli, Command, SurfaceName};
 use crate::reload::Reload;
 use crate::serve::serve;
 use crate::settled::Settled;
-use crate::{config_command, embedded, logs, stdio};
+use crate::{config_command, demo, embedded, init, logs, smoke, stdio};
 
 /// Why a command ended badly: the exit code, and what to say on stderr.
 pub struct Failure(pub u8, pub String);
@@ -27,10 +27,16 @@ impl Failure {
 /// Runs a command to its end.
 pub async fn run(cli: Cli, settled: Settled, logs: logs::Handle) -> ExitCode {
     let result = match cli.command {
-        None => serve(settled, SurfaceName::Tools, embedded::demo(), None).await,
+        None => match embedded::demo() {
+            Ok(servers) => serve(settled, SurfaceName::Tools, servers, None).await,
+            Err(failure) => Err(failure),
+        },
         Some(Command::Serve(_)) => serve_config(settled, logs).await,
         Some(Command::Stdio(ref stdio)) => stdio::stdio(stdio, settled, logs).await,
         Some(Command::Config(ref config)) => config_command::config(config, &settled),
+        Some(Command::Demo(ref demo)) => demo::demo(demo, settled).await,
+        Some(Command::Init(init)) => init::init(init).await,
+        Some(Command::Smoke(smoke)) => smoke::smoke(smoke).await,
     };
     end(result)
 }

@@ -5,6 +5,7 @@ use lb_config::{Problem, Severity};
 
 use crate::assembly;
 use crate::cli::{Cli, Command, ConfigAction};
+use crate::demo::Demo;
 use crate::run::Failure;
 
 /// Settings, and where each is from.
@@ -29,8 +30,13 @@ impl Settled {
                 ConfigAction::Check(args) | ConfigAction::Show(args) => (Some(&args.flags.given), ALL),
             },
             Some(Command::Stdio(stdio)) => (Some(&stdio.flags.given), &[Scope::Every, Scope::Servers]),
+            Some(Command::Demo(Demo { http: Some(_) })) => (None, &[Scope::Every, Scope::Demo, Scope::Serve]),
+            Some(Command::Demo(_) | Command::Init(_) | Command::Smoke(_)) => (None, &[Scope::Every]),
         };
-        let flags: Given = own.into_iter().chain([&cli.every.given]).flatten().cloned().collect();
+        let mut flags: Given = own.into_iter().chain([&cli.every.given]).flatten().cloned().collect();
+        if let Some(Command::Demo(demo)) = &cli.command {
+            flags.extend(demo.given());
+        }
         let mut gathered = gather(Sources::of_process(flags.clone(), cli.settings.clone()), scopes);
         let settings = Settings::settle(&mut gathered);
         Self { settings, gathered, flags, scopes }

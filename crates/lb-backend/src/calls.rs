@@ -240,6 +240,15 @@ impl Slot {
         }
     }
 
+    /// Adds a pause. One is enough while nobody has seen it, so that a server cannot fill memory with them.
+    pub fn pause(&self) {
+        let mut state = self.state.lock();
+        if !matches!(state.steps.back(), Some(Step::Pause { .. })) && state.steps.len() < STEPS_MAX {
+            state.steps.push_back(Step::Pause { retry: None });
+            Self::wake(state);
+        }
+    }
+
     /// Sets the end, which has a place of its own and is never dropped.
     pub fn end(&self, end: End) {
         let mut state = self.state.lock();

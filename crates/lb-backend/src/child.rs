@@ -10,7 +10,7 @@ use lb_wire::revision::Era;
 
 use crate::error::{self, ConnectError};
 use crate::inbound;
-use crate::pipe::{Ends, Pipe};
+use crate::pipe::{Ends, Pipe, Runs};
 
 /// How much of its stderr a client is shown when a server dies.
 const STDERR_SHOWN: usize = 4 << 10;
@@ -43,7 +43,8 @@ pub async fn start(
     let child = Arc::new(child);
     let (stdin, stdout) = child.take_pipes().ok_or_else(|| ConnectError::Spawn("no pipes".to_owned()))?;
     let closed = closed(server.to_owned(), child.clone());
-    let pipe = Pipe::open(server, Ends(Box::new(stdout), Box::new(stdin)), era, feed, tasks, closed);
+    let ends = Ends(Box::new(stdout), Box::new(stdin), Runs::Apart);
+    let pipe = Pipe::open(server, ends, era, feed, tasks, closed);
     Ok(Started { pipe, child: Some(child) })
 }
 

@@ -29,7 +29,7 @@ use crate::children::Children;
 use crate::error::{ConnectError, EraError};
 use crate::http::{Endpoint, HttpConnection};
 use crate::inbound::Intake;
-use crate::pipe::{Ends, Pipe};
+use crate::pipe::{Ends, Pipe, Runs};
 
 pub use connector::Connector;
 pub(crate) use connector::jitter;
@@ -208,7 +208,7 @@ impl Server {
                 let (input, output) = tokio::io::split(make());
                 let server = self.spec.name.as_str();
                 let error = crate::error::closed(&format!("server {server:?}"), None, None);
-                let ends = Ends(Box::new(input), Box::new(output));
+                let ends = Ends(Box::new(input), Box::new(output), Runs::Within);
                 let pipe = Pipe::open(server, ends, era, feed, tasks, async move { error });
                 Ok(child::Started { pipe, child: None })
             }

@@ -24,6 +24,8 @@ pub struct Intake {
     pub feed_asks: Remote,
     /// The wire contract of this connection.
     pub era: Era,
+    /// Whether the server runs in this process, and may ask for what only we can do.
+    pub embedded: bool,
 }
 
 /// A line to send back at once.
@@ -32,7 +34,7 @@ pub type Reply = Option<Raw>;
 impl Intake {
     /// For a new connection, which speaks into this feed; answers to what it asks there go to `feed_asks`.
     pub fn new(era: Era, feed: Feed, feed_asks: Remote) -> Self {
-        Self { calls: Calls::new(), feed, lists: Lists::default(), feed_asks, era }
+        Self { calls: Calls::new(), feed, lists: Lists::default(), feed_asks, era, embedded: false }
     }
 
     /// Takes in one message and gives what must be answered right away.
@@ -97,6 +99,9 @@ impl Intake {
         if method == "notifications/cancelled" {
             return self.withdrawn(message, whence);
         }
+        if self.embedded && method == PAUSE {
+            return self.paused(message);
+        }
         let changed = List::of_change(method);
         if let Some(list) = changed {
             // In wire order: before anything that comes later is passed on.
@@ -156,6 +161,14 @@ impl Intake {
         drop(self.feed.push(FeedItem::Withdraw(key)));
     }
 
+    /// An embedded server wants the client's stream of a request closed, and works on.
+    fn paused(&self, message: &Message) {
+        let call = message.member("requestId").and_then(|raw| number(&raw));
+        if let Some(slot) = call.and_then(|id| self.calls.heard(id)) {
+            slot.pause();
+        }
+    }
+
     fn asked(&self, message: &Message, whence: Whence) -> Reply {
         let id = message.id()?;
         if message.method() == "ping" {
@@ -190,6 +203,9 @@ pub fn output(feed: &Feed, from: Output, line: &[u8]) {
     // Only asks can be refused by a feed.
     drop(feed.push(FeedItem::Output(from, text)));
 }
+
+/// The one notification that never leaves this process: a server on HTTP would close the stream itself.
+const PAUSE: &str = "landbridge/pause";
 
 const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
 

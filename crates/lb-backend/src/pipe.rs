@@ -36,8 +36,17 @@ pub struct Pipe {
     ended: OnceLock<Instant>,
 }
 
-/// Our two ends of a stream.
-pub struct Ends(pub Input, pub Output);
+/// Our two ends of a stream, and where its other ends are.
+pub struct Ends(pub Input, pub Output, pub Runs);
+
+/// Where a server runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runs {
+    /// In a process of its own.
+    Apart,
+    /// In this process: it may ask for what only we can do.
+    Within,
+}
 
 /// The reading side of a stream.
 pub type Input = Box<dyn AsyncRead + Send + Unpin>;
@@ -51,10 +60,10 @@ impl Pipe {
     where
         F: Future<Output = Raw> + Send + 'static,
     {
-        let Ends(input, output) = ends;
+        let Ends(input, output, runs) = ends;
         let pipe = Arc::new_cyclic(|pipe: &Weak<Self>| {
             let feed_asks = commands::feed_asks(pipe.clone(), |pipe, key, answer| pipe.answer(key, answer));
-            let intake = Intake::new(era, feed, feed_asks);
+            let intake = Intake { embedded: runs == Runs::Within, ..Intake::new(era, feed, feed_asks) };
             Self { intake, writer: Writer::new(output), server: server.into(), ended: OnceLock::new() }
         });
         let reader = reader::Reader::new(pipe.clone(), input);

@@ -1,9 +1,9 @@
-//! The tools that ask the client something before they answer: `elicit_demo` and `sample_demo`.
+//! The tools that ask the client something before they answer: `elicit_demo`, `sample_demo` and `roots_demo`.
 //!
 //! A client of the handshake era is asked by a request of our own while the call waits. A later one gets the question
 //! as the call's result (`input_required`) and calls again with the answer; nothing is kept in between.
 
-#![expect(deprecated, reason = "sampling is on its way out of the protocol, and clients still have it")]
+#![expect(deprecated, reason = "sampling and roots are on their way out of the protocol, and clients still have it")]
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use rmcp::handler::server::tool::InputResponses;
 use rmcp::handler::server::wrapper::Parameters;
 use rmcp::model::{
     CallToolResponse, CallToolResult, ClientResult, CreateMessageRequest, CreateMessageRequestParams, ElicitRequest,
-    ElicitRequestParams, ElicitationSchema, InputRequest, InputRequests, InputRequiredResult, ProtocolVersion,
-    SamplingMessage, ServerRequest,
+    ElicitRequestParams, ElicitationSchema, InputRequest, InputRequests, InputRequiredResult, ListRootsRequest,
+    ProtocolVersion, SamplingMessage, ServerRequest,
 };
 use rmcp::service::{PeerRequestOptions, RequestContext, RequestHandle, ServiceError};
 use rmcp::{ErrorData, RoleServer, tool, tool_router};
@@ -21,7 +21,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tracing::debug;
 
-use crate::notes::{failed, said};
+use crate::registry::{failed, said};
 use crate::server::Demo;
 
 /// How long a person or a model may take to answer.
@@ -85,6 +85,28 @@ impl Demo {
             Asked::Return(response) => response,
         })
     }
+
+    #[tool(
+        title = "Ask for the roots",
+        description = "Ask the client which folders it works in and list them",
+        annotations(read_only_hint = true, open_world_hint = false)
+    )]
+    async fn roots_demo(
+        &self,
+        context: RequestContext<RoleServer>,
+        InputResponses(responses): InputResponses,
+    ) -> Result<CallToolResponse, ErrorData> {
+        if context.client_capabilities().is_none_or(|client| client.roots.is_none()) {
+            let text = "I would have asked which folders you work in, but this client did not declare that it tells \
+                        (capabilities.roots).";
+            return Ok(said(text).into());
+        }
+        let request = InputRequest::ListRoots(ListRootsRequest::default());
+        Ok(match self.ask(&context, request, responses).await? {
+            Asked::Answer(answer) => roots(&answer).into(),
+            Asked::Return(response) => response,
+        })
+    }
 }
 
 enum Asked {
@@ -113,6 +135,7 @@ impl Demo {
         let request = match question {
             InputRequest::Elicitation(request) => ServerRequest::ElicitRequest(request),
             InputRequest::CreateMessage(request) => ServerRequest::CreateMessageRequest(request),
+            InputRequest::ListRoots(request) => ServerRequest::ListRootsRequest(request),
             _ => return Err(ErrorData::internal_error("no such question", None)),
         };
         match self.request(context, request).await {
@@ -196,4 +219,20 @@ fn quoted(answer: &Value) -> CallToolResult {
     }
     let model = answer.get("model").and_then(Value::as_str).unwrap_or("an unnamed model");
     said(format!("{model} says: {}", texts.join("\n")))
+}
+
+/// The folders of a `ListRootsResult`, one per line.
+fn roots(answer: &Value) -> CallToolResult {
+    let Some(roots) = answer.get("roots").and_then(Value::as_array) else {
+        return failed("The client's answer holds no list of roots.");
+    };
+    let line = |root: &Value| {
+        let uri = root.get("uri").and_then(Value::as_str)?;
+        Some(match root.get("name").and_then(Value::as_str) {
+            Some(name) => format!("- {name}: {uri}"),
+            None => format!("- {uri}"),
+        })
+    };
+    let lines: Vec<_> = roots.iter().filter_map(line).collect();
+    if lines.is_empty() { said("You work in no folder.") } else { said(format!("You work in\n{}", lines.join("\n"))) }
 }

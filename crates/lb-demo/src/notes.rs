@@ -2,15 +2,17 @@
 
 use rmcp::handler::server::tool::schema_for_output;
 use rmcp::handler::server::wrapper::Parameters;
-use rmcp::model::{CallToolResult, ContentBlock};
+use rmcp::model::CallToolResult;
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, tool, tool_router};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tracing::debug;
 
+use crate::registry::{failed, said};
+use crate::resources::{NOTE_PREFIX, OVERVIEW_URI};
 use crate::server::Demo;
+use crate::tell::List;
 
 const NOTE_CHARS_MAX: usize = 500;
 
@@ -49,7 +51,13 @@ impl Demo {
             return failed(format!("the note is longer than {NOTE_CHARS_MAX} characters"));
         }
         let count = self.session.add_note(note.to_owned());
-        self.session.closed.run_until_cancelled(self.resources_changed(&context)).await;
+        self.info(&context, format!("note #{count} saved")).await;
+        // Told before the result that made the change goes out, so that a list asked for next is never stale.
+        self.changed(&context, List::Resources).await;
+        self.updated(&context, OVERVIEW_URI).await;
+        for index in 0..count {
+            self.updated(&context, &format!("{NOTE_PREFIX}{index}")).await;
+        }
         said(format!("Saved note #{count}: {note}"))
     }
 
@@ -65,32 +73,4 @@ impl Demo {
         result.structured_content = Some(json!(NoteList { notes: self.session.notes() }));
         result
     }
-}
-
-impl Demo {
-    /// Tells the client that the list of resources changed, before the result that changed it goes out.
-    ///
-    /// A client of the handshake era gets the plain notification; one of the later era only where it listens for it.
-    async fn resources_changed(&self, context: &RequestContext<RoleServer>) {
-        if context.peer.peer_info().is_some()
-            && let Err(error) = context.peer.notify_resource_list_changed().await
-        {
-            debug!(%error, "list change not sent");
-        }
-        for sink in self.session.listeners() {
-            if let Err(error) = sink.notify_resource_list_changed().await {
-                debug!(%error, "list change not sent to a listener");
-            }
-        }
-    }
-}
-
-/// A result of one text block.
-pub(crate) fn said(text: impl Into<String>) -> CallToolResult {
-    CallToolResult::success(vec![ContentBlock::text(text)])
-}
-
-/// A result that tells the model what went wrong.
-pub(crate) fn failed(text: impl Into<String>) -> CallToolResult {
-    CallToolResult::error(vec![ContentBlock::text(text)])
 }

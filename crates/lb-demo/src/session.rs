@@ -1,19 +1,27 @@
-//! What one connection remembers: its notes, its counters and who listens for changes. Nothing here does IO.
+//! What one connection remembers: its notes, results, counters and who listens for what. Nothing here does IO.
 
-use std::collections::VecDeque;
+#![expect(deprecated, reason = "logging is on its way out of the protocol, and clients still have it")]
+
+use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use rmcp::model::RequestId;
+use rmcp::model::{LoggingLevel, RequestId};
 use rmcp::service::SubscriptionSink;
 use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// Notes kept per connection; the oldest falls out.
 const NOTES_MAX: usize = 50;
 /// Open `subscriptions/listen` requests per connection; one more is refused.
 const LISTENERS_MAX: usize = 16;
+/// Resources subscribed to per connection; one more is refused.
+const SUBSCRIPTIONS_MAX: usize = 64;
+/// Results of `echo` kept per connection; the oldest falls out.
+const RESULTS_MAX: usize = 50;
 
 /// State of one connection, shared by the transport (which counts) and the tools (which read and write).
 pub(crate) struct Session {
@@ -23,9 +31,21 @@ pub(crate) struct Session {
     activity: Mutex<Activity>,
     /// Newest first.
     notes: Mutex<VecDeque<String>>,
+    results: Mutex<Results>,
     listeners: Mutex<Vec<SubscriptionSink>>,
+    subscriptions: Mutex<HashSet<String>>,
+    log_level: Mutex<LoggingLevel>,
+    /// The code of the tool `crash`, once it was called.
+    crash: watch::Sender<Option<u8>>,
     /// Cancelled when the client has closed its end: nothing that waits may outlive it.
     pub(crate) closed: CancellationToken,
+}
+
+/// Results of `echo`, oldest first, with their ids.
+#[derive(Default)]
+struct Results {
+    kept: VecDeque<(u64, Value)>,
+    last_id: u64,
 }
 
 struct Activity {
@@ -53,7 +73,11 @@ impl Session {
             created_at: now,
             activity: Mutex::new(Activity { last_at: now, request_count: 0 }),
             notes: Mutex::default(),
+            results: Mutex::default(),
             listeners: Mutex::default(),
+            subscriptions: Mutex::default(),
+            log_level: Mutex::new(LoggingLevel::Info),
+            crash: watch::Sender::new(None),
             closed: CancellationToken::new(),
         }
     }
@@ -99,6 +123,72 @@ impl Session {
         let notes = self.notes.lock();
         let lines: Vec<_> = notes.iter().zip(1..).map(|(note, number)| format!("{number}. {note}")).collect();
         (!lines.is_empty()).then(|| lines.join("\n"))
+    }
+
+    /// Keeps a result of `echo` and gives it an id.
+    pub(crate) fn keep_result(&self, result: Value) -> u64 {
+        let mut results = self.results.lock();
+        results.last_id += 1;
+        let id = results.last_id;
+        results.kept.push_back((id, result));
+        if RESULTS_MAX < results.kept.len() {
+            results.kept.pop_front();
+        }
+        id
+    }
+
+    pub(crate) fn result(&self, id: u64) -> Option<Value> {
+        self.results.lock().kept.iter().find(|(kept, _)| *kept == id).map(|(_, result)| result.clone())
+    }
+
+    pub(crate) fn result_ids(&self) -> Vec<u64> {
+        self.results.lock().kept.iter().map(|(id, _)| *id).collect()
+    }
+
+    pub(crate) fn log_level(&self) -> LoggingLevel {
+        *self.log_level.lock()
+    }
+
+    pub(crate) fn set_log_level(&self, level: LoggingLevel) {
+        *self.log_level.lock() = level;
+    }
+
+    /// Remembers a subscription to a resource; `false` when there are too many.
+    pub(crate) fn subscribe(&self, uri: String) -> bool {
+        let mut subscriptions = self.subscriptions.lock();
+        let room = subscriptions.len() < SUBSCRIPTIONS_MAX || subscriptions.contains(&uri);
+        if room {
+            subscriptions.insert(uri);
+        }
+        room
+    }
+
+    pub(crate) fn unsubscribe(&self, uri: &str) {
+        self.subscriptions.lock().remove(uri);
+    }
+
+    pub(crate) fn is_subscribed(&self, uri: &str) -> bool {
+        self.subscriptions.lock().contains(uri)
+    }
+
+    /// Ends the connection as a crash would.
+    pub(crate) fn crash(&self, code: u8) {
+        self.crash.send_replace(Some(code));
+    }
+
+    pub(crate) fn has_crashed(&self) -> bool {
+        self.crash.borrow().is_some()
+    }
+
+    /// The code of a crash, when there is one.
+    ///
+    /// Cancel safe: yes.
+    pub(crate) async fn crashed(&self) -> u8 {
+        match self.crash.subscribe().wait_for(Option::is_some).await.map(|code| *code) {
+            Ok(Some(code)) => code,
+            // The sender lives as long as this.
+            Ok(None) | Err(_) => std::future::pending().await,
+        }
     }
 
     /// Remembers an open subscription; `false` when there are too many.

@@ -1,5 +1,5 @@
-//! The SDK's line transport with three things added: it counts requests, it tells the session when the client has
-//! closed its end, and it drops stray messages that come before the first request.
+//! The SDK's line transport with four things added: it counts requests, it tells the session when the client has
+//! closed its end, it drops stray messages that come before the first request, and it is silent after a crash.
 
 use std::io;
 use std::sync::Arc;
@@ -35,7 +35,14 @@ impl<S: AsyncRead + AsyncWrite + Send + 'static> Transport<RoleServer> for Wire<
         &mut self,
         item: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        self.lines.send(item)
+        // Who has crashed says nothing more, whatever the SDK still has to send.
+        let sending = (!self.session.has_crashed()).then(|| self.lines.send(item));
+        async {
+            match sending {
+                Some(sending) => sending.await,
+                None => Err(io::ErrorKind::BrokenPipe.into()),
+            }
+        }
     }
 
     /// Cancel safe: yes; the only await is the SDK's own read, which keeps a partial line.

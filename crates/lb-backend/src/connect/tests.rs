@@ -118,3 +118,32 @@ async fn without_room_and_without_an_idle_child_there_is_no_room() {
     drop(first);
     assert!(children.room(&tasks).await.is_ok(), "it was given back");
 }
+
+/// What an embedded server asks of us goes no further, and only an embedded one is listened to.
+#[tokio::test(start_paused = true)]
+async fn an_embedded_server_pauses_a_request_and_others_only_say_so() {
+    for (runs, want) in [(Runs::Within, "pause"), (Runs::Apart, "note landbridge/pause")] {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let (input, output) = tokio::io::split(ours);
+        let ends = Ends(Box::new(input), Box::new(output), runs);
+        let tasks = Tasks::default();
+        let pipe = Pipe::open("it", ends, Era::Legacy, Feed::default(), &tasks, std::future::pending());
+        let (id, slot) = pipe.intake().calls.open(crate::calls::Names::default(), true).unwrap();
+        let (_, mut server) = tokio::io::split(theirs);
+        let pause = json!({ "jsonrpc": "2.0", "method": "landbridge/pause", "params": { "requestId": id } });
+        // Of a call that is over: nobody is paused.
+        let stale = json!({ "jsonrpc": "2.0", "method": "landbridge/pause", "params": { "requestId": 99 } });
+        for message in [&stale, &pause, &pause] {
+            if runs == Runs::Within || message == &pause {
+                server.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+            }
+        }
+        let step = std::future::poll_fn(|cx| slot.poll(cx)).await;
+        let got = match step {
+            lb_exchange::Step::Pause { retry: None } => "pause".to_owned(),
+            lb_exchange::Step::Note(note) => format!("note {}", &*note.method),
+            other => format!("{other:?}"),
+        };
+        assert_eq!(got, want, "{runs:?}");
+    }
+}

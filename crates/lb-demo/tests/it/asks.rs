@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::client::{Client, ERAS, Era, failed, text};
 
 fn able() -> Value {
-    json!({ "elicitation": { "form": {} }, "sampling": {} })
+    json!({ "elicitation": { "form": {} }, "sampling": {}, "roots": {} })
 }
 
 /// Calls `tool`, checks and answers its question in the way of the era, and returns the call's result.
@@ -74,6 +74,17 @@ async fn sampling_makes_the_round_trip() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn asking_for_roots_makes_the_round_trip() {
+    for era in ERAS {
+        let folder = json!({ "uri": "file:///home/ada", "name": "home" });
+        for (roots, says) in [(json!([folder]), "You work in\n- home: file:///home/ada"), (json!([]), "no folder")] {
+            let (_, result) = answered(era, "roots_demo", "roots/list", &json!({ "roots": roots })).await;
+            assert!(!failed(&result) && text(&result).contains(says), "{era:?}: {result}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_client_that_cannot_be_asked_gets_plain_words() {
     for era in ERAS {
         let only_url = json!({ "elicitation": { "url": {} } });
@@ -81,6 +92,7 @@ async fn a_client_that_cannot_be_asked_gets_plain_words() {
             (json!({}), "elicit_demo", "capabilities.elicitation"),
             (only_url, "elicit_demo", "capabilities.elicitation"),
             (json!({}), "sample_demo", "capabilities.sampling"),
+            (json!({}), "roots_demo", "capabilities.roots"),
         ] {
             let mut client = Client::open(era, capabilities).await;
             let result = client.call(tool, json!({})).await;

@@ -1,5 +1,6 @@
 //! A client that writes and reads raw lines.
 
+use lb_demo::Ended;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
@@ -24,7 +25,7 @@ pub struct Client {
     capabilities: Value,
     write: WriteHalf<DuplexStream>,
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
-    server: JoinSet<()>,
+    server: JoinSet<Ended>,
     next_id: u64,
 }
 
@@ -33,7 +34,8 @@ impl Client {
     pub fn silent(era: Era, capabilities: Value) -> Self {
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         let mut server = JoinSet::new();
-        server.spawn(lb_demo::serve(theirs));
+        let demo = lb_demo::Server::new(Some("sample_tool")).unwrap();
+        server.spawn(async move { demo.serve(theirs).await });
         let (read, write) = tokio::io::split(ours);
         Self { era, capabilities, write, lines: BufReader::new(read).lines(), server, next_id: 1 }
     }
@@ -117,6 +119,20 @@ impl Client {
         self.ask("tools/call", json!({ "name": tool, "arguments": arguments })).await
     }
 
+    /// A call, what was told before its result, and the result.
+    pub async fn telling(&mut self, tool: &str, arguments: Value, meta: Value) -> (Vec<Value>, Value) {
+        let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
+        let id = self.request("tools/call", params).await;
+        let mut told = Vec::new();
+        loop {
+            let message = self.next().await;
+            if message["id"] == id {
+                return (told, message["result"].clone());
+            }
+            told.push(message);
+        }
+    }
+
     /// Adds a note and takes in whatever comes with it.
     pub async fn add_note(&mut self, note: &str) {
         let id = self.request("tools/call", json!({ "name": "add_note", "arguments": { "note": note } })).await;
@@ -125,9 +141,16 @@ impl Client {
 
     /// Closes our end and waits until the server has returned.
     pub async fn close(self) {
-        let Self { write, lines, mut server, .. } = self;
+        let Self { write, lines, server, .. } = self;
         drop((write, lines));
-        timeout(PATIENCE, server.join_next()).await.expect("the server ends").unwrap().unwrap();
+        assert_eq!(ended(server).await, Ended::Closed);
+    }
+
+    /// How the server ended by itself, with nothing more said.
+    pub async fn ended(mut self) -> Ended {
+        let more = timeout(PATIENCE, self.lines.next_line()).await.expect("an end in time").unwrap();
+        assert_eq!(more, None);
+        ended(self.server).await
     }
 
     /// Drops the server's future and waits for the end of the stream.
@@ -137,9 +160,12 @@ impl Client {
     }
 }
 
-/// The text of a result's only block.
+async fn ended(mut server: JoinSet<Ended>) -> Ended {
+    timeout(PATIENCE, server.join_next()).await.expect("the server ends").unwrap().unwrap()
+}
+
+/// The text of a result's first block.
 pub fn text(result: &Value) -> &str {
-    assert_eq!(result["content"].as_array().map(Vec::len), Some(1), "{result}");
     result["content"][0]["text"].as_str().unwrap()
 }
 

@@ -7,3 +7,4 @@ mod client;
 mod closing;
 mod lists;
 mod tools;
+mod trouble;

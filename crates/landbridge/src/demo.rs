@@ -1,0 +1,54 @@
+//! `landbridge demo`: the demo server by itself, on stdin and stdout or over HTTP.
+
+use std::sync::Arc;
+
+use clap::Args;
+use lb_config::settings::{Given, Settings};
+use lb_exchange::{Mount, Principal, Tasks};
+use lb_front::Front;
+use lb_gateway::Policy;
+
+use crate::assembly::{close, gateway, signal};
+use crate::cli::SurfaceName;
+use crate::embedded;
+use crate::run::Failure;
+use crate::serve::serve;
+use crate::settled::Settled;
+
+/// `landbridge demo`
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// Serve over HTTP instead of stdin and stdout, at /mcp; port 0 takes any free one, which is then printed
+    /// [default: 127.0.0.1:8080].
+    #[arg(long, value_name = "HOST:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:8080")]
+    pub http: Option<String>,
+}
+
+impl Demo {
+    /// What is given here of the settings of `serve`.
+    pub fn given(&self) -> Given {
+        self.http.iter().map(|address| ("listen", vec![address.clone()])).collect()
+    }
+}
+
+/// Serves the demo until the client closes stdin, or it is told to stop.
+pub async fn demo(Demo { http }: &Demo, settled: Settled) -> Result<(), Failure> {
+    match http {
+        Some(_) => serve(settled, SurfaceName::Server, embedded::demo()?, None).await,
+        None => stdio(&settled.settings).await,
+    }
+}
+
+async fn stdio(settings: &Settings) -> Result<(), Failure> {
+    let servers = embedded::demo_alone()?;
+    let mount = match servers.as_slice() {
+        [only] => Mount::Server(only.name.clone()),
+        _ => return Err(Failure::runtime("the demo server has no name")),
+    };
+    let tasks = Tasks::default();
+    let gateway = gateway(servers, SurfaceName::Server, Policy::default(), settings, &tasks)?;
+    let front = Front::new(Arc::new(gateway.clone()), lb_front::Settings::default());
+    let served = lb_stdio::serve(&front, mount, Principal::local(), signal()).await;
+    close(&gateway, &tasks).await;
+    served.map_err(|error| Failure::runtime(error.to_string()))
+}
