@@ -104,6 +104,12 @@ pub const PEERS: &[Peer] = &[
         about: "Python SDK 2.x, client and server, and mcp-server-time beside it in bin/",
     },
     Peer {
+        key: "prometheus",
+        source: Source::Python(&[("prometheus_client", "0.26.0")]),
+        program: "bin/python",
+        about: "reads /metrics with the parser of Prometheus' client library",
+    },
+    Peer {
         key: "chromium",
         source: Source::Apt("chromium-headless-shell"),
         program: "/usr/bin/chromium-headless-shell",

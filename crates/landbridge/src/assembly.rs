@@ -8,6 +8,7 @@ use lb_backend::{Children, Environment};
 use lb_config::settings::{INLINE_CONFIG, Settings};
 use lb_exchange::{ServerSpec, Tasks};
 use lb_gateway::{Gateway, Limits, Policy, Setup, Surface};
+use lb_telemetry::Tracer;
 
 use crate::cli::SurfaceName;
 use crate::embedded;
@@ -106,6 +107,7 @@ pub fn gateway(
     policy: Policy,
     settings: &Settings,
     tasks: &Tasks,
+    tracer: Option<Arc<Tracer>>,
 ) -> Result<Gateway, Failure> {
     let supervisor = lb_process::own_supervisor()
         .map_err(|error| Failure::runtime(format!("cannot find this program's own file: {error}")))?;
@@ -115,7 +117,7 @@ pub fn gateway(
     let tools: Option<Arc<dyn Surface>> = Some(Arc::new(lb_tools::Tools::default()));
     let only_server = surface == SurfaceName::Server;
     let (limits, record_args) = (limits(settings), settings.record_args);
-    let setup = Setup { limits, policy, tools, only_server, record_args };
+    let setup = Setup { limits, policy, tools, only_server, record_args, tracer };
     Gateway::new(servers, &environment, setup).map_err(|(name, error)| Failure::usage(format!("{name}: {error}")))
 }
 

@@ -14,6 +14,7 @@ use crate::embedded;
 use crate::run::Failure;
 use crate::serve::serve;
 use crate::settled::Settled;
+use crate::telemetry::Telemetry;
 
 /// `landbridge demo`
 #[derive(Debug, Args)]
@@ -45,10 +46,13 @@ async fn stdio(settings: &Settings) -> Result<(), Failure> {
         [only] => Mount::Server(only.name.clone()),
         _ => return Err(Failure::runtime("the demo server has no name")),
     };
+    let telemetry = Telemetry::read()?;
     let tasks = Tasks::default();
-    let gateway = gateway(servers, SurfaceName::Server, Policy::default(), settings, &tasks)?;
+    let gateway = gateway(servers, SurfaceName::Server, Policy::default(), settings, &tasks, telemetry.tracer())?;
+    let exporting = telemetry.export(&gateway, &tasks)?;
     let front = Front::new(Arc::new(gateway.clone()), lb_front::Settings::default());
     let served = lb_stdio::serve(&front, mount, Principal::local(), signal()).await;
     close(&gateway, &tasks).await;
+    exporting.finish().await;
     served.map_err(|error| Failure::runtime(error.to_string()))
 }

@@ -14,7 +14,8 @@ use crate::cli::SurfaceName;
 use crate::reload::{Door, Reload};
 use crate::run::Failure;
 use crate::settled::Settled;
-use crate::{telemetry, watch};
+use crate::telemetry::{self, Telemetry};
+use crate::watch;
 
 /// Serves these servers until it is told to stop.
 pub async fn serve(
@@ -23,6 +24,7 @@ pub async fn serve(
     servers: Vec<ServerSpec>,
     reload: Option<Reload>,
 ) -> Result<(), Failure> {
+    let telemetry = Telemetry::read()?;
     let settings = &settled.settings;
     let tls = tls(settings)?;
     let listeners = listeners(settings).await?;
@@ -35,7 +37,8 @@ pub async fn serve(
     let listeners: Vec<_> = listeners.into_iter().map(with_tls).collect();
     let tasks = Tasks::default();
     let policy = Policy { allow_spawn: settings.allow_stdio_spawn, ..Policy::default() };
-    let gateway = gateway(servers, surface, policy, settings, &tasks)?;
+    let gateway = gateway(servers, surface, policy, settings, &tasks, telemetry.tracer())?;
+    let exporting = telemetry.export(&gateway, &tasks)?;
     let front = Arc::new(Front::new(Arc::new(gateway.clone()), front(settings)));
     let mut shown = http(settings);
     shown.pages.push(telemetry::page(&gateway));
@@ -48,6 +51,7 @@ pub async fn serve(
     eprint!("{text}");
     http.serve(listeners, tasks.clone(), signal()).await;
     close(&gateway, &tasks).await;
+    exporting.finish().await;
     Ok(())
 }
 

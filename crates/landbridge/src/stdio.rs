@@ -12,6 +12,7 @@ use crate::logs::Handle;
 use crate::reload::Reload;
 use crate::run::Failure;
 use crate::settled::Settled;
+use crate::telemetry::Telemetry;
 
 /// Serves until the client closes stdin, or it is told to stop.
 pub async fn stdio(command: &Stdio, settled: Settled, logs: Handle) -> Result<(), Failure> {
@@ -32,15 +33,18 @@ pub async fn stdio(command: &Stdio, settled: Settled, logs: Handle) -> Result<()
         SurfaceName::Tools => Mount::Tools,
         SurfaceName::Server => Mount::Server(choose(&loaded, command.server.as_deref())?),
     };
+    let telemetry = Telemetry::read()?;
     let tasks = Tasks::default();
     // Whoever starts us on a pipe could start any other program too.
     let policy = Policy { allow_spawn: true, ..Policy::default() };
     let reload = Reload::new(&settled, surface, &loaded, logs);
-    let gateway = gateway(loaded.servers, surface, policy, settings, &tasks)?;
+    let gateway = gateway(loaded.servers, surface, policy, settings, &tasks, telemetry.tracer())?;
+    let exporting = telemetry.export(&gateway, &tasks)?;
     reload.start(&gateway, None, &tasks);
     let front = Front::new(Arc::new(gateway.clone()), lb_front::Settings::default());
     let served = lb_stdio::serve(&front, mount, Principal::local(), signal()).await;
     close(&gateway, &tasks).await;
+    exporting.finish().await;
     served.map_err(|error| Failure::runtime(error.to_string()))
 }
 

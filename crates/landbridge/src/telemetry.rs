@@ -1,14 +1,117 @@
-//! `/metrics`: what the gateway counts, and what the system knows of this process.
+//! `/metrics` and the export to a collector: what the gateway counts, what the system knows of this process, and traces.
 
-use std::sync::LazyLock;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, LazyLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
+use lb_backend::Mailbox;
+use lb_exchange::{Secret, Tasks};
 use lb_gateway::Gateway;
-use lb_telemetry::{Family, Kind, Point, Value};
+use lb_telemetry::{Courier, Destination, Exporter, Family, Kind, Point, Sent, Settings, Signal, Tracer, Value};
+
+use crate::run::Failure;
 
 /// When this program began, in seconds of Unix time.
 static STARTED: LazyLock<f64> =
     LazyLock::new(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64());
+
+/// What the environment says of export.
+#[derive(Default)]
+pub struct Telemetry {
+    settings: Option<Settings>,
+    tracer: Option<Arc<Tracer>>,
+}
+
+impl Telemetry {
+    /// Reads the variables of OpenTelemetry.
+    pub fn read() -> Result<Self, Failure> {
+        let settings = Settings::read(|name| std::env::var(name).ok())
+            .map_err(|error| Failure::usage(format!("{error}; OTEL_SDK_DISABLED=true switches export off")))?;
+        let traced = settings.as_ref().filter(|settings| settings.traces.is_some());
+        let tracer = traced.map(|settings| Tracer::new(settings.sampler));
+        Ok(Self { settings, tracer })
+    }
+
+    /// Makes spans, where they are exported.
+    pub fn tracer(&self) -> Option<Arc<Tracer>> {
+        self.tracer.clone()
+    }
+
+    /// Begins to export, if that is wanted.
+    pub fn export(self, gateway: &Gateway, tasks: &Tasks) -> Result<Exporting, Failure> {
+        let Some(settings) = self.settings else { return Ok(Exporting(None)) };
+        let tracer = self.tracer.unwrap_or_else(|| Tracer::new(settings.sampler));
+        let courier = Collectors::new(&settings)?;
+        let (gateway, dropping) = (gateway.clone(), tracer.clone());
+        let measured = move || {
+            let mut families = measured(&gateway);
+            let help = "Spans that were not exported.";
+            let mut dropped = Family::new("landbridge_spans_dropped_total", help, Kind::Counter);
+            dropped.count(Vec::new(), dropping.dropped());
+            families.push(dropped);
+            families
+        };
+        let exporter = Arc::new(Exporter::new(settings, tracer, Box::new(courier), Box::new(measured)));
+        let (running, stopping) = (exporter.clone(), tasks.clone());
+        tasks.spawn(async move {
+            tokio::select! {
+                () = running.run() => {}
+                () = stopping.stopping() => {}
+            }
+        });
+        Ok(Exporting(Some(exporter)))
+    }
+}
+
+/// The export that goes on in the background.
+pub struct Exporting(Option<Arc<Exporter>>);
+
+impl Exporting {
+    /// Sends what is left, within two seconds; for the end, when nothing more can come.
+    pub async fn finish(self) {
+        if let Some(exporter) = self.0 {
+            exporter.flush().await;
+        }
+    }
+}
+
+/// Where spans and metrics go.
+struct Collectors {
+    traces: Option<Mailbox>,
+    metrics: Option<Mailbox>,
+}
+
+impl Collectors {
+    fn new(settings: &Settings) -> Result<Self, Failure> {
+        let open = |to: &Option<Destination>| {
+            let Some(to) = to else { return Ok(None) };
+            let headers: Vec<_> =
+                to.headers.iter().map(|(name, value)| (name.clone(), Secret::new(value.as_str()))).collect();
+            // Tasks of its own: the last spans are sent when all others have ended.
+            Mailbox::new("collector", &to.url, &headers, Tasks::default())
+                .map(Some)
+                .map_err(|error| Failure::usage(format!("the collector cannot be used: {error}")))
+        };
+        Ok(Self { traces: open(&settings.traces)?, metrics: open(&settings.metrics)? })
+    }
+}
+
+impl Courier for Collectors {
+    fn send(&self, signal: Signal, body: Bytes) -> Pin<Box<dyn Future<Output = Sent> + Send + '_>> {
+        let to = match signal {
+            Signal::Traces => &self.traces,
+            Signal::Metrics => &self.metrics,
+        };
+        Box::pin(async move {
+            match to {
+                Some(to) => to.post("application/x-protobuf", body).await,
+                None => Err("there is no collector for it".to_owned()),
+            }
+        })
+    }
+}
 
 /// The page that Prometheus reads.
 pub fn page(gateway: &Gateway) -> lb_http::Pages {
@@ -22,7 +125,7 @@ pub fn page(gateway: &Gateway) -> lb_http::Pages {
             content_security_policy: "default-src 'none'".to_owned(),
         })
     };
-    lb_http::Pages { path: "/metrics", source: std::sync::Arc::new(source) }
+    lb_http::Pages { path: "/metrics", source: Arc::new(source) }
 }
 
 /// All that is measured.

@@ -21,4 +21,4 @@ mod restart;
 pub use children::Children;
 pub use connect::{CHILDREN_MAX, Connection, Connector, EmbeddedServers, Environment, Server, Wish};
 pub use error::ConnectError;
-pub use http::input_requests;
+pub use http::{Mailbox, input_requests};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use lb_telemetry::Context;
 use lb_wire::revision::{Era, Revision};
 use lb_wire::{Message, Raw};
 
@@ -59,6 +60,28 @@ pub enum Mount {
 /// `Mcp-Param-*` headers: the part of the name after the prefix, in lower case, and the value as sent.
 pub type ParamHeaders = Vec<(String, Bytes)>;
 
+/// The trace that a request belongs to, as headers tell it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// The span it comes from.
+    pub parent: Context,
+    /// What tracing systems keep with it.
+    pub state: Option<Box<str>>,
+}
+
+impl Trace {
+    /// How long a `tracestate` may be; longer ones are left out.
+    const STATE_BYTES_MAX: usize = 512;
+
+    /// From the headers `traceparent` and `tracestate`; `None` when they name no trace.
+    pub fn read(parent: &[u8], state: Option<&[u8]>) -> Option<Box<Self>> {
+        let parent = Context::parse(parent)?;
+        let state = state.filter(|state| !state.is_empty() && state.len() <= Self::STATE_BYTES_MAX);
+        let state = state.and_then(|state| std::str::from_utf8(state).ok()).map(Box::from);
+        Some(Box::new(Self { parent, state }))
+    }
+}
+
 /// One request of a client.
 #[derive(Clone, Debug)]
 pub struct Call {
@@ -70,6 +93,8 @@ pub struct Call {
     pub message: Message,
     /// Parameters that the client mirrored into headers; `None` for clients that have none: legacy ones, and all on pipes.
     pub headers: Option<ParamHeaders>,
+    /// The trace it belongs to, where headers tell it.
+    pub trace: Option<Box<Trace>>,
 }
 
 /// A legacy client introducing itself.

@@ -22,7 +22,7 @@ mod tasks;
 
 pub use associate::{Associated, Hints, InFlight, Whence, associate};
 pub use bell::Bell;
-pub use call::{Call, Caller, Capabilities, Hello, Mount, ParamHeaders};
+pub use call::{Call, Caller, Capabilities, Hello, Mount, ParamHeaders, Trace};
 pub use desk::{Busy, Desk};
 pub use exchange::{Driver, Exchange, Remote, Yield};
 pub use feed::{Feed, FeedItem, List, Output};

@@ -26,7 +26,7 @@ fn of_error(error: &ErrorBody) -> Counted {
     match reason.as_ref().and_then(Raw::plain_str) {
         Some("timeout") => Counted::Timeout,
         Some("cancelled") => Counted::Cancelled,
-        Some("limit_exceeded" | "overloaded" | "breaker_open" | "draining") => Counted::Refused,
+        Some("limit_exceeded" | "circuit_open" | "overloaded" | "stopping") => Counted::Refused,
         Some(_) | None => Counted::Error,
     }
 }
@@ -67,6 +67,7 @@ mod tests {
             (error(r#"{"reason":"backend_closed"}"#), "error"),
             (error(r#"{"reason":"timeout"}"#), "timeout"),
             (error(r#"{"reason":"limit_exceeded"}"#), "refused"),
+            (error(r#"{"reason":"circuit_open"}"#), "refused"),
             (End::ours(Outcome::Cancelled), "cancelled"),
         ] {
             let (mut exchange, meter) = watched(Exchange::ready(end));

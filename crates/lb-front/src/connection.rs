@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use lb_exchange::{BoxFuture, Cancel, Desk, Mount, Principal, Receipt, Refusal, Seat, Welcome};
+use lb_exchange::{BoxFuture, Call, Cancel, Desk, Mount, Principal, Receipt, Refusal, Seat, Welcome};
 use lb_wire::revision::method::{self, MethodFacts};
 use lb_wire::revision::{Era, Revision, code};
 use lb_wire::{Id, Line, Message, MessageError, Raw, Shape, compose};
@@ -237,7 +237,8 @@ impl Connection {
             Err(fault) => return self.put(fault.answer(&id), None),
         };
         let client = Client::Modern(Some(self.desk.clone()));
-        match self.front.modern_call(id, caller, self.mount.clone(), None, message, client) {
+        let call = Call { caller: Arc::new(caller), mount: self.mount.clone(), message, headers: None, trace: None };
+        match self.front.modern_call(&id, call, client) {
             Ok(running) => self.run(running, None),
             Err(answer) => self.put(answer, None),
         }
@@ -270,7 +271,7 @@ impl Connection {
 
     fn take_legacy(&mut self, message: Message, batch: Option<u64>) {
         let Some(seat) = &self.seat else { return self.unseated(&message) };
-        match self.front.take(seat, &self.mount, message) {
+        match self.front.take(seat, &self.mount, message, None) {
             Taken::Nothing => {}
             Taken::Answer(answer, _) => match batch {
                 Some(number) => self.batches.entry(number).or_default().answers.push(answer),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use lb_exchange::{Middle, Mount, ParamHeaders, Principal};
+use lb_exchange::{Middle, Mount, ParamHeaders, Principal, Trace};
 use lb_wire::revision::{Era, code};
 use lb_wire::{Message, MessageError};
 
@@ -47,6 +47,17 @@ pub struct Headers<'a> {
     pub last_event_id: Option<&'a [u8]>,
     /// `Accept`
     pub accept: Accept,
+    /// `traceparent`
+    pub traceparent: Option<&'a [u8]>,
+    /// `tracestate`
+    pub tracestate: Option<&'a [u8]>,
+}
+
+impl Headers<'_> {
+    /// The trace that they name.
+    pub(crate) fn trace(&self) -> Option<Box<Trace>> {
+        Trace::read(self.traceparent?, self.tracestate)
+    }
 }
 
 impl Front {

@@ -5,7 +5,7 @@ pub(crate) mod initialize;
 
 use std::sync::Arc;
 
-use lb_exchange::{Answer, Busy, Call, Cancel, Mount, Seat};
+use lb_exchange::{Answer, Busy, Call, Cancel, Mount, Seat, Trace};
 use lb_wire::revision::{Era, Revision, code, method};
 use lb_wire::{Id, Message, Raw, Shape, compose};
 
@@ -24,7 +24,7 @@ impl Front {
             Ok(seat) => seat,
             Err(reply) => return reply.into(),
         };
-        match self.take(&seat, &request.mount, message) {
+        match self.take(&seat, &request.mount, message, request.headers.trace()) {
             Taken::Nothing => Reply::accepted().into(),
             Taken::Answer(answer, status) => Reply::json(status, &answer).into(),
             Taken::Call(running) => {
@@ -63,20 +63,28 @@ impl Front {
     }
 
     /// One message of a seated client.
-    pub(crate) fn take(&self, seat: &Arc<dyn Seat>, mount: &Mount, message: Message) -> Taken {
+    pub(crate) fn take(
+        &self,
+        seat: &Arc<dyn Seat>,
+        mount: &Mount,
+        message: Message,
+        trace: Option<Box<Trace>>,
+    ) -> Taken {
         match (message.shape(), message.id().cloned()) {
             (Shape::Notification, _) | (Shape::Request, None) => notified(&**seat, message),
             (Shape::Result | Shape::Error, id) => answered(&**seat, id, &message),
-            (Shape::Request, Some(id)) => self.requested(seat, mount, message, id),
+            (Shape::Request, Some(id)) => {
+                let call = Call { caller: seat.caller().clone(), mount: mount.clone(), message, headers: None, trace };
+                self.requested(seat, call, id)
+            }
         }
     }
 
-    fn requested(&self, seat: &Arc<dyn Seat>, mount: &Mount, message: Message, id: Id) -> Taken {
-        if message.method() == method::PING {
+    fn requested(&self, seat: &Arc<dyn Seat>, call: Call, id: Id) -> Taken {
+        if call.message.method() == method::PING {
             return Taken::Answer(compose::result(&id, &Raw::empty_object()), 200);
         }
-        let method = message.method_text();
-        let call = Call { caller: seat.caller().clone(), mount: mount.clone(), message, headers: None };
+        let method = call.message.method_text();
         let exchange = seat.clone().open(call);
         let client = Client::Legacy(seat.clone());
         match Running::start(id.clone(), &method, exchange, client, &self.shared.settings) {

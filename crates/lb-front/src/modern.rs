@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lb_exchange::{Call, Caller, Capabilities, Mount, ParamHeaders, Principal};
+use lb_exchange::{Call, Caller, Capabilities, ParamHeaders, Principal};
 use lb_wire::revision::method::{self, MethodFacts, Modern};
 use lb_wire::revision::{Era, Revision, code};
 use lb_wire::{Id, Kind, Message, Raw, Shape, compose, header};
@@ -34,7 +34,9 @@ impl Front {
         };
         let listens = message.method() == method::SUBSCRIPTIONS_LISTEN;
         let client = Client::Modern(None);
-        let running = match self.modern_call(id, caller, request.mount, Some(params), message, client.clone()) {
+        let (mount, trace) = (request.mount, request.headers.trace());
+        let call = Call { caller: Arc::new(caller), mount, message, headers: Some(params), trace };
+        let running = match self.modern_call(&id, call, client.clone()) {
             Ok(running) => running,
             Err(answer) => return Reply::json(400, &answer).into(),
         };
@@ -43,20 +45,11 @@ impl Front {
     }
 
     /// Opens a checked request.
-    pub(crate) fn modern_call(
-        &self,
-        id: Id,
-        caller: Caller,
-        mount: Mount,
-        headers: Option<ParamHeaders>,
-        message: Message,
-        client: Client,
-    ) -> Result<Running, Raw> {
-        let method = message.method_text();
-        let call = Call { caller: Arc::new(caller), mount, message, headers };
+    pub(crate) fn modern_call(&self, id: &Id, call: Call, client: Client) -> Result<Running, Raw> {
+        let method = call.message.method_text();
         let exchange = self.shared.middle.open(call);
         Running::start(id.clone(), &method, exchange, client, &self.shared.settings)
-            .map_err(|busy| error_message(Era::Modern, Some(&id), code::INVALID_REQUEST, &busy.to_string(), None))
+            .map_err(|busy| error_message(Era::Modern, Some(id), code::INVALID_REQUEST, &busy.to_string(), None))
     }
 }
 

@@ -12,7 +12,7 @@ use lb_exchange::{
 };
 use lb_session::streams::{Limits as StreamLimits, Store, system_clock};
 use lb_session::{Happening, Moment};
-use lb_telemetry::Outcome;
+use lb_telemetry::{Outcome, Tracer};
 use lb_wire::revision::code;
 use lb_wire::splice::Splice;
 use lb_wire::{Raw, Text};
@@ -72,6 +72,8 @@ pub struct Setup {
     pub only_server: bool,
     /// Whether the tracker keeps arguments.
     pub record_args: bool,
+    /// Makes spans of what is called, where they are exported.
+    pub tracer: Option<Arc<Tracer>>,
 }
 
 /// The gateway. Cheap to clone.
@@ -111,7 +113,7 @@ impl Gateway {
         let registry = Registry::default();
         for spec in specs.into_iter().filter(|spec| !spec.disabled) {
             let name = spec.name.clone();
-            let entry = Entry::new(spec, environment, Scope::All, clock.now(), None);
+            let entry = Entry::new(spec, environment, Scope::All, clock.now(), None, setup.tracer.clone());
             let put = entry.map(|entry| registry.put(entry)).map_err(|error| (name.clone(), error))?;
             if put.is_err() {
                 return Err((name, ConnectError::Handshake("too many servers are defined".to_owned())));
@@ -125,7 +127,7 @@ impl Gateway {
             stored: Store::new(setup.limits.streams, system_clock),
             tasks: environment.tasks.clone(),
             tracker: Tracker::new(setup.record_args),
-            totals: Totals::new(),
+            totals: Totals::new(setup.tracer.clone()),
             setup,
             clock,
             schedule: Schedule::new(clock),
@@ -233,6 +235,11 @@ impl Shared {
 
     pub(crate) fn tracker(&self) -> &Tracker {
         &self.tracker
+    }
+
+    /// Makes spans, where they are exported.
+    pub(crate) fn tracer(&self) -> Option<Arc<Tracer>> {
+        self.setup.tracer.clone()
     }
 
     /// What is counted beside requests.
@@ -351,7 +358,7 @@ impl Shared {
             Some(_) => Some(self.totals.own.clone()),
             None => self.entry(&hello.mount, &hello.caller.principal).map(|entry| entry.watcher.clone()),
         };
-        let watch = watcher.map(|watcher| watcher.watch(hello.message.method()));
+        let watch = watcher.map(|watcher| watcher.received(&hello.message, None));
         let seated = self.seated(hello).await;
         if let Some(watch) = watch {
             let (outcome, code) = match &seated {
@@ -478,7 +485,7 @@ fn settled(hello: &Hello) -> Raw {
 impl Middle for Gateway {
     fn open(&self, call: Call) -> Exchange {
         if let Some(surface) = self.0.surface(&call.mount) {
-            let watch = self.0.totals.own.watch(call.message.method());
+            let watch = self.0.totals.own.received(&call.message, call.trace.as_deref());
             return reception::open(surface, call, Visitor::Modern(self.clone())).watched(watch);
         }
         let Some(entry) = self.0.entry(&call.mount, &call.caller.principal) else {
@@ -493,7 +500,7 @@ impl Middle for Gateway {
             let mut links = entry.modern.lock();
             links.entry(call.caller.principal.clone()).or_insert_with(|| Link::new(entry.server.clone(), wish)).clone()
         });
-        let watch = entry.watcher.watch(call.message.method());
+        let (call, watch) = entry.watcher.passing(call);
         link.open(call, convert::from_modern).watched(watch)
     }
 

@@ -18,6 +18,7 @@ mod seat;
 mod share;
 mod surface;
 mod telemetry;
+mod trace;
 mod tracker;
 
 pub use census::SessionView;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use lb_backend::{ConnectError, Environment, Server};
 use lb_exchange::{Principal, ServerName, ServerSpec, Target};
 use lb_session::Moment;
+use lb_telemetry::Tracer;
 use lb_wire::{Raw, Text};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
@@ -65,10 +66,12 @@ impl Entry {
         scope: Scope,
         added_at: Moment,
         added_by: Option<Text>,
+        tracer: Option<Arc<Tracer>>,
     ) -> Result<Arc<Self>, ConnectError> {
         let server = Server::new(Arc::new(spec), environment.clone())?;
         let (modern, shared, backends, known) = Default::default();
-        let (attempts, watcher) = (Semaphore::new(ATTEMPTS_MAX), Watcher::new());
+        let watcher = Watcher::new(Some(server.spec()), tracer);
+        let attempts = Semaphore::new(ATTEMPTS_MAX);
         Ok(Arc::new(Self { server, scope, added_at, added_by, modern, shared, backends, known, attempts, watcher }))
     }
 

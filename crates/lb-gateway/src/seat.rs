@@ -112,7 +112,13 @@ impl Seat for LegacySeat {
     }
 
     fn open(self: Arc<Self>, call: Call) -> Exchange {
-        let watch = self.watcher.watch(call.message.method());
+        let (call, watch) = match &self.way {
+            Way::Own(_) | Way::Shared(..) => self.watcher.passing(call),
+            Way::Surface(..) => {
+                let watch = self.watcher.received(&call.message, call.trace.as_deref());
+                (call, watch)
+            }
+        };
         let exchange = match &self.way {
             Way::Own(link) => {
                 link.remember(&call);

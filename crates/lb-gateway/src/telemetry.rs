@@ -4,11 +4,14 @@
 
 use std::sync::Arc;
 
-use lb_telemetry::{Counter, Family, Kind, Meter, Watch};
+use lb_exchange::{Call, ServerName, ServerSpec, Target, Trace};
+use lb_telemetry::{Attribute, Context, Counter, Family, Kind, Meter, Tracer, Watch};
 use lb_wire::revision::method;
+use lb_wire::{Message, Raw};
 
 use crate::gateway::{Gateway, Shared};
 use crate::live::Live;
+use crate::trace;
 
 /// The methods that are counted by name; what is shown from the start comes first.
 const METHODS: &[&str] = &[
@@ -34,24 +37,67 @@ const METHODS: &[&str] = &[
     method::TASKS_LIST,
 ];
 
-/// What surfaces of our own are called among the servers.
-const OURSELVES: &str = "landbridge";
-/// The same, where a server has that name. No server can have this one.
-const OURSELVES_BESIDE: &str = "landbridge:tools";
+/// What surfaces of our own are called among the servers; no server can have this name.
+const OURSELVES: &str = ServerName::RESERVED;
 
 /// Watches the requests to one server, or to surfaces of our own.
 pub struct Watcher {
     meter: Arc<Meter>,
+    tracer: Option<Arc<Tracer>>,
+    server: Arc<str>,
+    /// How it is reached, as spans say it.
+    transport: &'static str,
 }
 
 impl Watcher {
-    /// Nothing has been counted yet.
-    pub fn new() -> Arc<Self> {
-        Arc::new(Self { meter: Meter::new(METHODS) })
+    /// For this server, or for ourselves. Nothing has been counted yet.
+    pub fn new(server: Option<&ServerSpec>, tracer: Option<Arc<Tracer>>) -> Arc<Self> {
+        let transport = match server.map(|server| &server.target) {
+            Some(Target::Http { .. }) => "tcp",
+            Some(Target::Child { .. } | Target::Embedded(_)) | None => "pipe",
+        };
+        let server = server.map_or(OURSELVES, |server| server.name.as_str()).into();
+        Arc::new(Self { meter: Meter::new(METHODS), tracer, server, transport })
     }
 
-    /// Watches a request.
-    pub fn watch(&self, method: &str) -> Watch {
+    /// Watches a request that is answered here.
+    pub fn received(&self, message: &Message, trace: Option<&Trace>) -> Watch {
+        let watch = self.watch(message.method());
+        match &self.tracer {
+            Some(tracer) => watch.with_spans(Box::new([trace::received(tracer, message, trace)])),
+            None => watch,
+        }
+    }
+
+    /// Watches a request that is passed on to the server, and says in it which span it comes from.
+    pub fn passing(&self, call: Call) -> (Call, Watch) {
+        let watch = self.watch(call.message.method());
+        let Some(tracer) = &self.tracer else { return (call, watch) };
+        let received = trace::received(tracer, &call.message, call.trace.as_deref());
+        let (method, name) = (call.message.method(), call.message.member("name"));
+        let sent = trace::sent(tracer, method, name.as_ref(), received.context(), self.attributes());
+        let call = match sent.context() {
+            Some(from) => trace::pass_on(call, from),
+            None => call,
+        };
+        (call, watch.with_spans(Box::new([received, sent])))
+    }
+
+    /// Watches a request of our own to the server, on behalf of what is worked on; and the span that it comes from.
+    pub fn sent(&self, method: &str, params: &Raw) -> (Watch, Option<Context>) {
+        let watch = self.watch(method);
+        let Some(tracer) = &self.tracer else { return (watch, None) };
+        let name = params.member("name");
+        let sent = trace::sent(tracer, method, name.as_ref(), lb_telemetry::current(), self.attributes());
+        let from = sent.context();
+        (watch.with_spans(Box::new([sent])), from)
+    }
+
+    fn attributes(&self) -> [Attribute; 2] {
+        [("network.transport", self.transport.into()), ("landbridge.server", self.server.to_string().into())]
+    }
+
+    fn watch(&self, method: &str) -> Watch {
         let watch = self.meter.watch(method);
         // It ends when its client likes.
         if method == method::SUBSCRIPTIONS_LISTEN { watch.untimed() } else { watch }
@@ -68,9 +114,9 @@ pub struct Totals {
 }
 
 impl Totals {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(tracer: Option<Arc<Tracer>>) -> Self {
         let (events_dropped, messages_dropped, sessions_refused) = Default::default();
-        Self { own: Watcher::new(), events_dropped, messages_dropped, sessions_refused }
+        Self { own: Watcher::new(None, tracer), events_dropped, messages_dropped, sessions_refused }
     }
 
     /// Counts what a session lost since it was last asked.
@@ -118,10 +164,8 @@ fn requests(shared: &Shared) -> Vec<Family> {
         seconds.many(labels(), meter.seconds());
         open.whole(labels(), meter.open());
     };
-    let entries = shared.registry().all();
-    let taken = entries.iter().any(|entry| entry.name().as_str() == OURSELVES);
-    add(if taken { OURSELVES_BESIDE } else { OURSELVES }, &shared.totals().own.meter);
-    for entry in &entries {
+    add(OURSELVES, &shared.totals().own.meter);
+    for entry in &shared.registry().all() {
         add(entry.name().as_str(), &entry.watcher.meter);
     }
     vec![ended, seconds, open]

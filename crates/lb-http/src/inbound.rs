@@ -33,6 +33,8 @@ pub(crate) fn headers(map: &HeaderMap) -> Result<Headers<'_>, Repeated> {
         name: single(map, header::NAME)?,
         last_event_id: single(map, header::LAST_EVENT_ID)?,
         accept: Accept::parse(map.get_all(ACCEPT).iter().map(http::HeaderValue::as_bytes)),
+        traceparent: only(map, "traceparent"),
+        tracestate: only(map, "tracestate"),
     })
 }
 
@@ -40,6 +42,11 @@ fn single<'m>(map: &'m HeaderMap, name: &'static str) -> Result<Option<&'m [u8]>
     let mut values = map.get_all(HeaderName::from_static(name)).iter();
     let first = values.next().map(http::HeaderValue::as_bytes);
     if values.next().is_some() { Err(Repeated(name)) } else { Ok(first) }
+}
+
+/// A header that says nothing when it comes twice.
+fn only<'m>(map: &'m HeaderMap, name: &'static str) -> Option<&'m [u8]> {
+    single(map, name).ok().flatten()
 }
 
 /// The parameters that a modern client repeats in headers.

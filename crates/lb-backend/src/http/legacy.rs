@@ -161,7 +161,9 @@ async fn reply(running: &mut Running, message: Bytes) -> Result<(Reply, Arc<Sess
     loop {
         let session = legacy.session();
         running.known = true;
-        let sent = running.during(connection.endpoint.send_by(session.post(message.clone()))).await?;
+        let mut request = session.post(message.clone());
+        running.trace(request.headers_mut());
+        let sent = running.during(connection.endpoint.send_by(request)).await?;
         let reply = sent.map_err(|error| running.error(error.to_body(&connection.endpoint)))?;
         if healed || !session.has_id() || !reply.status.is_client_error() {
             return Ok((reply, session));

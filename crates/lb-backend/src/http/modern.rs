@@ -72,7 +72,8 @@ pub async fn run(connection: Arc<HttpConnection>, what: What, out: Yield) -> End
         let end = running.failed("it is not a modern server");
         return running.over(Err(end));
     };
-    let headers = headers_of(&running.connection, template, &what);
+    let mut headers = headers_of(&running.connection, template, &what);
+    running.trace(&mut headers);
     let end = match &what {
         What::Call(call, _) if what.method() == "subscriptions/listen" => {
             Box::pin(listen(&mut running, &headers, message, call)).await

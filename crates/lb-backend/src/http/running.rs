@@ -6,7 +6,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use lb_exchange::{Answer, AskKey, Call, Cancel, Command, End, ErrorBody, Outcome, Step, Whence, Yield};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use lb_exchange::{Answer, AskKey, Call, Cancel, Command, End, ErrorBody, Outcome, Step, Trace, Whence, Yield};
 use lb_wire::revision::Era;
 use lb_wire::{Id, Message, Raw, Shape, compose};
 use tokio::time::Instant;
@@ -72,6 +73,8 @@ pub struct Running {
     pub id: u64,
     pub slot: Arc<Slot>,
     out: Yield,
+    /// The trace it belongs to.
+    trace: Option<Box<Trace>>,
     /// Whether the server may know of the request, and wants to hear when it is cancelled.
     pub known: bool,
     /// The end, when it came another way than the call's own response.
@@ -90,8 +93,23 @@ impl Running {
         let opened = connection.intake.calls.open(names, eligible);
         let (id, slot) = opened.map_err(|error| End::ours(Outcome::Error(ErrorBody::from_server(error))))?;
         let message = what.message(id, connection.intake.era);
-        let running = Self { connection, id, slot, out, known: false, early: None, swapped: false };
+        let trace = match what {
+            What::Call(call, _) => call.trace.clone(),
+            What::Own { .. } => None,
+        };
+        let running = Self { connection, id, slot, out, trace, known: false, early: None, swapped: false };
         Ok((running, message.bytes().clone()))
+    }
+
+    /// Adds the trace to the headers of a request.
+    pub fn trace(&self, headers: &mut HeaderMap) {
+        let Some(trace) = &self.trace else { return };
+        if let Ok(parent) = HeaderValue::try_from(trace.parent.to_string()) {
+            headers.insert(HeaderName::from_static("traceparent"), parent);
+        }
+        if let Some(Ok(state)) = trace.state.as_deref().map(HeaderValue::from_str) {
+            headers.insert(HeaderName::from_static("tracestate"), state);
+        }
     }
 
     /// The end of it all.

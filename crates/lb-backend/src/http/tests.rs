@@ -83,7 +83,7 @@ pub fn call(revision: Revision, method: &str, params: &Value) -> Call {
         Caller { principal: Principal::local(), revision, capabilities: Capabilities::none(), client_info: None };
     let message = json!({"jsonrpc": "2.0", "id": "c", "method": method, "params": params}).to_string();
     let message = Message::scan(message.into()).unwrap();
-    Call { caller: Arc::new(caller), mount: Mount::Default, message, headers: None }
+    Call { caller: Arc::new(caller), mount: Mount::Default, message, headers: None, trace: None }
 }
 
 pub fn tool(connection: &Arc<HttpConnection>) -> Exchange {

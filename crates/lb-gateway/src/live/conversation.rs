@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use lb_backend::Connection;
 use lb_exchange::{
-    Answer, AskKey, Call, Cancel, Command, End, ErrorBody, Exchange, Mount, Note, Outcome, Step, Tasks, Yield,
+    Answer, AskKey, Call, Cancel, Command, End, ErrorBody, Exchange, Mount, Note, Outcome, Step, Tasks, Trace, Yield,
 };
 use lb_session::Cause;
+use lb_telemetry::Context;
 use lb_wire::revision::{Era, code};
 use lb_wire::{Id, Message, Raw, Text, compose, splice};
 
@@ -18,6 +19,7 @@ use super::facts::is_out_of_reach;
 use super::input::Need;
 use super::lists::Listing;
 use crate::convert::mirrored;
+use crate::trace::TRACEPARENT;
 
 /// How often a server may ask for more before it gives a result.
 const ROUNDS_MAX: u32 = 10;
@@ -37,8 +39,8 @@ impl Backend {
     /// `params` has no `_meta`. Progress is passed on under `token`; without one it is yielded but not to be forwarded.
     pub fn call(self: &Arc<Self>, live: &Arc<Live>, method: &'static str, params: Raw, token: Option<Raw>) -> Exchange {
         let (backend, live) = (self.clone(), live.clone());
-        let conversation = move |out| Conversation { backend, live, method, params, token, out }.run();
-        let watch = self.entry.watcher.watch(method);
+        let (watch, trace) = self.entry.watcher.sent(method, &params);
+        let conversation = move |out| Conversation { backend, live, method, params, token, trace, out }.run();
         Exchange::routine(conversation).with_server(Some(self.entry.spec().clone())).watched(watch)
     }
 }
@@ -49,6 +51,8 @@ struct Conversation {
     method: &'static str,
     params: Raw,
     token: Option<Raw>,
+    /// The span that it is sent from.
+    trace: Option<Context>,
     out: Yield,
 }
 
@@ -145,13 +149,18 @@ impl Conversation {
         let own = Raw::from_static(OWN_TOKEN);
         let token = self.token.as_ref().unwrap_or(&own);
         let meta = self.backend.ourselves.meta(era, Some(token), Some(level)).unwrap_or_else(Raw::empty_object);
+        let meta = match self.trace {
+            Some(trace) => splice::with(&meta, &[(TRACEPARENT, Raw::string(&trace.to_string()))]),
+            None => meta,
+        };
         let params = splice::with(params, &[("_meta", meta)]);
         let request = compose::request(&Id::number(0), method, Some(&params));
         let message = Message::scan(request.bytes().clone()).map_err(|error| {
             End::error(code::INVALID_PARAMS, &format!("the arguments cannot be sent: {error}"), None)
         })?;
         let caller = self.backend.ourselves.speaking(era);
-        let call = Call { caller, mount: Mount::Tools, message, headers: None };
+        let trace = self.trace.map(|parent| Box::new(Trace { parent, state: None }));
+        let call = Call { caller, mount: Mount::Tools, message, headers: None, trace };
         let opened = match era {
             Era::Modern if self.backend.entry.is_http() => mirrored::open(connection, call, &self.backend.name),
             Era::Legacy | Era::Modern => connection.open(call),

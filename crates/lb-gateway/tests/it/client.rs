@@ -23,8 +23,8 @@ impl Client {
             session: self.session.as_deref().map(str::as_bytes),
             method: Some(method.as_bytes()).filter(|_| modern),
             name: name.filter(|_| modern),
-            last_event_id: None,
             accept: Accept::Both,
+            ..Headers::default()
         };
         let request = Request { mount: self.mount.clone(), principal: Principal::local(), headers };
         self.front.post(request, Vec::new(), Bytes::from(message.to_string())).reply().await

@@ -71,7 +71,7 @@ impl Stage {
     /// Opens any request.
     pub fn open(&self, method: &str, params: Value) -> Exchange {
         let message = self.message(method, params);
-        let call = Call { caller: self.caller.clone(), mount: Mount::Tools, message, headers: None };
+        let call = Call { caller: self.caller.clone(), mount: Mount::Tools, message, headers: None, trace: None };
         match &self.seat {
             Some(seat) => seat.clone().open(call),
             None => self.gateway.open(call),

@@ -116,9 +116,9 @@ struct Altered {
 impl Driver for Altered {
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
         self.inner.poll_step(cx).map(|step| match step {
-            Step::End(End { outcome: Outcome::Result(raw), era, receipt, feed_mark }) => {
+            Step::End(End { outcome: Outcome::Result(raw), era, receipt, feed_mark, failed }) => {
                 let outcome = Outcome::Result(self.fault.plant(&raw));
-                Step::End(End { outcome, era, receipt, feed_mark })
+                Step::End(End { outcome, era, receipt, feed_mark, failed })
             }
             step => step,
         })
