@@ -129,6 +129,7 @@ pub async fn close(gateway: &Gateway, tasks: &Tasks) {
     if !tasks.close(TASKS_GRACE).await {
         tracing::warn!("tasks outlived the grace period");
     }
+    tracing::info!("shutdown_complete");
 }
 
 /// Resolves at the first Ctrl-C or SIGTERM; a second one, or a stop that takes too long, ends the process
@@ -136,6 +137,7 @@ pub async fn close(gateway: &Gateway, tasks: &Tasks) {
 pub async fn signal() {
     next_signal().await;
     eprintln!("landbridge: stopping; once more to stop at once");
+    tracing::info!("shutdown_start");
     // A set of its own, which nobody closes: it must hear the second signal to the very end.
     Tasks::default().spawn(async {
         tokio::select! {

@@ -109,7 +109,7 @@ impl Reload {
     fn renew_certificate(&self) {
         match self.door.as_ref().and_then(|door| door.tls.as_ref()).map(lb_http::Tls::reload_if_changed) {
             Some(Ok(true)) => tracing::info!("certificate_reloaded"),
-            Some(Err(error)) => tracing::warn!(%error, "certificate_reload_failed: the old one is served on"),
+            Some(Err(error)) => tracing::warn!(%error, "certificate_reload_failed"),
             Some(Ok(false)) | None => {}
         }
     }
@@ -130,7 +130,7 @@ impl Reload {
         if gathered.is_broken() || read.is_err() {
             say(gathered.problems());
             say(&read.err().unwrap_or_default());
-            tracing::warn!("config_reload_failed: nothing was changed");
+            tracing::warn!(why = "there are errors, so nothing was changed", "config_reload_failed");
             return;
         }
         let loaded = read.unwrap_or_default();
@@ -138,7 +138,7 @@ impl Reload {
         say(&loaded.left_out);
         let servers: Vec<_> = loaded.servers.into_iter().filter(|server| !server.disabled).collect();
         if self.surface == SurfaceName::Server && servers.is_empty() {
-            return tracing::warn!("config_reload_failed: no server is left to serve, nothing was changed");
+            return tracing::warn!(why = "no server is left to serve, so nothing was changed", "config_reload_failed");
         }
         self.take_settings(gathered, &settings);
         self.take_servers(servers, gateway).await;
@@ -155,7 +155,7 @@ impl Reload {
             door.handle.update(lb_http::Settings { pages, health, ..serve::http(settings) });
         }
         for key in left {
-            tracing::warn!(key, "setting_not_reloaded: it holds from the next start on");
+            tracing::warn!(key, why = "it holds from the next start on", "setting_not_reloaded");
         }
         self.gathered = gathered;
     }

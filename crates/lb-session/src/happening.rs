@@ -1,5 +1,6 @@
 //! What can happen in a session: every type of event, and what it says.
 
+mod log;
 #[cfg(test)]
 mod tests;
 

@@ -132,6 +132,7 @@ impl Session {
     /// Adds an event and wakes those who wait.
     pub fn tell(&mut self, server: &Text, what: &Happening, now: Moment) -> Ulid {
         self.changed = true;
+        what.log(server);
         self.events.add(server, what, now)
     }
 }

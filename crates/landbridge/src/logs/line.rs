@@ -65,11 +65,21 @@ impl Line {
     }
 
     /// For programs: `ts`, `level`, `event`, `target` and the fields.
-    pub fn json(self, level: Level, target: &str, since_epoch: Duration) -> String {
+    pub fn json(mut self, level: Level, target: &str, since_epoch: Duration) -> String {
         let mut object = Map::new();
         object.insert("ts".to_owned(), rfc3339(since_epoch).into());
         object.insert("level".to_owned(), level.as_str().to_ascii_lowercase().into());
-        object.insert("event".to_owned(), plain(&self.message).into());
+        // What has a name beside its message says it in a field.
+        let name = self.fields.0.extract_if(.., |(name, _)| *name == "event").next();
+        match name {
+            Some((_, name)) => {
+                object.insert("event".to_owned(), name);
+                object.insert("message".to_owned(), plain(&self.message).into());
+            }
+            None => {
+                object.insert("event".to_owned(), plain(&self.message).into());
+            }
+        }
         object.insert("target".to_owned(), target.into());
         self.fields.insert(&mut object);
         for (name, fields) in self.scopes {

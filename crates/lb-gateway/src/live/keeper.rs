@@ -337,7 +337,7 @@ fn failed(backend: &Arc<Backend>, generation: u64, error: &ConnectError) {
     };
     // That it is left alone was said when that began.
     if !trial && !matches!(error, ConnectError::LeftAlone { .. }) {
-        tracing::warn!(server = &*backend.name, "server_reconnect_failed: {message}");
+        tracing::warn!(server = &*backend.name, error = message, "server_reconnect_failed");
     }
     backend.tell_all(told, LOST, Cause::ServerDisconnected);
     let view = backend.view();

@@ -40,6 +40,9 @@ impl Running {
             self.work.give(ask, None);
         }
         let Self { request, tracked, mut work, ttl, timeout, .. } = self;
+        if why == Why::Timeout {
+            tracing::debug!(server = &**work.server(), tool = &**work.tool(), ?timeout, "tool_execution_timeout");
+        }
         let Some((task, facts)) = register(&work, ttl, why) else {
             work.cancel(Cancel::Deadline).await;
             let message = format!(

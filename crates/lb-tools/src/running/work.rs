@@ -33,6 +33,7 @@ impl Work {
         exchange: Exchange,
         tracked: Tracked,
     ) -> Self {
+        tracing::debug!(session = live.hash(), server = &*server, tool = &*tool, "tool_execution_start");
         let (live, asked, tracked, given) = (live.clone(), asked.clone(), Some(tracked), Vec::new());
         Self { live, asked, server, tool, args, exchange, tracked, given }
     }
@@ -133,6 +134,13 @@ impl Work {
             self.forget(id);
         }
         let Some(tracked) = self.tracked.take() else { return };
+        let how = match outcome {
+            Outcome::Result(_) => "result",
+            Outcome::Error(_) => "error",
+            Outcome::Cancelled => "cancelled",
+        };
+        let session = self.live.hash();
+        tracing::debug!(session, server = &*self.server, tool = &*self.tool, how, "tool_execution_complete");
         let now = self.live.now();
         match outcome {
             Outcome::Result(_) => tracked.completed(None, now),

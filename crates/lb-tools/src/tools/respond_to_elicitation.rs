@@ -48,5 +48,6 @@ async fn run(request: Request) -> Checked<Reply> {
         }
         answer = answer.raw("content", &content);
     }
+    tracing::debug!(session = request.live().hash(), action, "elicitation_responded");
     respond::answer(&request, asked, Answer::Result(answer.finish())).await
 }

@@ -1,0 +1,8 @@
+//! Settings, logs and reloads, as an operator meets them.
+
+mod logs;
+mod places;
+mod reload;
+mod secrets;
+mod told;
+mod world;

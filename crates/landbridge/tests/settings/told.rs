@@ -1,0 +1,118 @@
+//! What is wrong is told at once, with its place; and what holds is shown with its source.
+
+use serde_json::{Value, json};
+
+use crate::world::{World, arg, output, server};
+
+#[tokio::test]
+async fn every_wrong_setting_is_told_at_once_and_nothing_is_served() {
+    let world = World::new();
+    let file = world.write("landbridge.toml", "max_sessions = 0\nlog_formt = \"json\"\n");
+    let config = world.servers(&json!({ "bad": { "command": 7 } }));
+    let args = ["serve", "--settings", arg(&file), "--config", arg(&config), "--trusted-proxies", "10.0.0.0/99"];
+    let mut command = world.landbridge(&args);
+    command.env("PORT", "http").env("SESSION_TTL_MS", "-5").env("RATE_LIMIT_MAX", "many").env("MCP_LOG_LEVEL", "loud");
+    let (code, out, said) = output(&mut command).await;
+    assert_eq!((code, out.as_str()), (Some(2), ""), "{said}");
+    for part in [
+        "error: PORT: \"http\" cannot be used: give a whole number from 1 to 65535",
+        "error: SESSION_TTL_MS: \"-5\" cannot be used: give milliseconds",
+        "error: RATE_LIMIT_MAX: \"many\" cannot be used",
+        "error: MCP_LOG_LEVEL: \"loud\" cannot be used: give off, error, warn",
+        "error: --trusted-proxies: \"10.0.0.0/99\" cannot be used: give an address or a network",
+        "landbridge.toml:1: max_sessions: 0 cannot be used",
+        "landbridge.toml:2:1: log_formt: unknown key\n  hint: did you mean log_format?",
+        "mcpServers.bad.command: must be a string",
+    ] {
+        assert!(said.contains(part), "{part} is not in {said}");
+    }
+    assert!(!said.contains("listening on"), "{said}");
+}
+
+#[tokio::test]
+async fn nobody_can_connect_from_elsewhere_unless_that_is_said() {
+    let world = World::new();
+    for args in
+        [&["--listen", "0.0.0.0:0"][..], &["serve", "--host", "::"], &["serve", "--public-url", "https://a.example"]]
+    {
+        let (code, _, said) = output(&mut world.landbridge(args)).await;
+        assert_eq!(code, Some(2), "{args:?}: {said}");
+        assert!(said.contains("refused to") && said.contains("--insecure-no-auth"), "{args:?}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_built_in_is_refused_by_its_name() {
+    let world = World::new();
+    for (flag, part) in [
+        ("--auth", "error: --auth: auth (login and tokens) is not part of this build"),
+        ("--store=valkey", "error: --store: a store (disk or valkey) is not part of this build"),
+        ("--node-url=http://x", "error: --node-url: running several nodes is not part of this build"),
+    ] {
+        let (code, _, said) = output(&mut world.landbridge(&["serve", flag])).await;
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains(part), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn files_that_others_may_write_to_are_refused() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let world = World::new();
+    let config = world.servers(&json!({ "x": server("x") }));
+    let check = ["config", "check", "--config", arg(&config)];
+    for (mode, code) in [(0o600, 0), (0o644, 0), (0o664, 2), (0o646, 2)] {
+        std::fs::set_permissions(&config, std::fs::Permissions::from_mode(mode)).expect("changed");
+        let (got, _, said) = output(&mut world.landbridge(&check)).await;
+        assert_eq!(got, Some(code), "{mode:o}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn a_check_lists_problems_for_scripts() {
+    let world = World::new();
+    let config = world.servers(&json!({ "x": { "comand": "y", "url": "http://127.0.0.1:1" } }));
+    let args = ["config", "check", "--json", "--config", arg(&config)];
+    let (code, out, _) = output(world.landbridge(&args).env("PORT", "x")).await;
+    let rows: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(code, Some(2), "{rows}");
+    assert_eq!(rows[0]["key"], "PORT");
+    assert_eq!((&rows[0]["file"], &rows[0]["line"]), (&Value::Null, &Value::Null));
+    assert_eq!((&rows[1]["key"], &rows[1]["line"]), (&json!("mcpServers.x.comand"), &json!(1)));
+    assert_eq!(rows[1]["file"], json!(arg(&config)));
+    assert_eq!(rows[1]["hint"], json!("did you mean \"command\"?"));
+    let (code, out, said) = output(&mut world.landbridge(&args)).await;
+    assert_eq!(code, Some(0), "a warning alone is no reason to stop: {out} {said}");
+}
+
+#[tokio::test]
+async fn what_holds_is_shown_with_its_source_and_no_secret() {
+    let world = World::new();
+    let file = world.write("landbridge.toml", "max_sessions = 7\n");
+    let config = world.servers(&json!({
+        "web": { "url": "http://127.0.0.1:1/mcp?key=hush", "headers": { "Authorization": "Bearer hush" } },
+        "local": { "command": "python3", "args": ["x.py", "--token=hush"], "env": { "TOKEN": "hush" } },
+    }));
+    let args = ["config", "show", "--json", "--settings", arg(&file), "--config", arg(&config), "--record-args"];
+    let mut command = world.landbridge(&args);
+    command.env("PORT", "9000").env("LANDBRIDGE_OPERATOR_TOKEN", "hush-hush-hush-hush");
+    let (code, out, said) = output(&mut command).await;
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!out.contains("hush") && !said.contains("hush"), "{out} {said}");
+    let shown: Value = serde_json::from_str(&out).expect("JSON");
+    let row = |key: &str| {
+        let rows = shown["settings"].as_array().expect("rows");
+        rows.iter().find(|row| row["key"] == key).cloned().unwrap_or_default()
+    };
+    let of = |key: &str| (row(key)["value"].clone(), row(key)["source"].clone());
+    assert_eq!(of("port"), (json!("9000"), json!("PORT")));
+    assert_eq!(of("record_args"), (json!("true"), json!("--record-args")));
+    assert_eq!(of("max_sessions"), (json!("7"), json!(format!("{}:1", arg(&file)))));
+    assert_eq!(of("operator_token"), (json!("***"), json!("LANDBRIDGE_OPERATOR_TOKEN")));
+    assert_eq!(of("mcp_path"), (json!("/mcp"), json!("default")));
+    assert_eq!(shown["servers"][0]["headers"], json!({ "Authorization": "***" }));
+    assert_eq!(shown["servers"][1]["env"], json!({ "TOKEN": "***" }));
+    let mut plain = world.landbridge(&["config", "show", "--config", arg(&config)]);
+    let (_, out, _) = output(&mut plain).await;
+    assert!(out.contains("python3 x.py …") && !out.contains("hush"), "{out}");
+}
