@@ -79,10 +79,12 @@ impl Http {
         {
             let receiving = pin!(join_all(listeners.iter().map(|listener| door.receive(listener))));
             let shutdown = pin!(shutdown);
+            // In this order: once the shutdown has begun, nobody is let in as if it had not.
             tokio::select! {
-                _ = receiving => {}
+                biased;
                 () = shutdown => {}
                 () = tasks.stopping() => {}
+                _ = receiving => {}
             }
         }
         let (staying, leaving): (Vec<_>, Vec<_>) =

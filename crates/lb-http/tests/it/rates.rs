@@ -108,3 +108,25 @@ async fn calls_in_flight_have_a_limit_and_streams_without_an_end_are_none() {
     assert_eq!(peer.response().await.json()["result"], "slow");
     assert_eq!(other.post(&headers, &request(3, "ping", json!({}))).await.status, 200);
 }
+
+#[tokio::test]
+async fn a_modern_listen_takes_no_place_among_the_calls() {
+    let server =
+        Server::with(Settings { in_flight_max: 1, ..Settings::default() }, lb_front::Settings::default()).await;
+    server.middle.on("subscriptions/listen", |_, out| async move {
+        out.step(lb_testkit::note("notifications/x", &json!({}))).await;
+        lb_testkit::wait_for_cancel(&out).await.1
+    });
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let modern = |method| [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", method)];
+    let mut listening = server.connect().await;
+    let listen = request(1, "subscriptions/listen", json!({ "notifications": {}, "_meta": meta }));
+    listening.send_post(&modern("subscriptions/listen"), &listen.to_string()).await;
+    assert_eq!(listening.response_head().await.status, 200);
+    listening.events_until("notifications/x").await;
+    let list = request(2, "tools/list", json!({ "_meta": meta }));
+    assert_eq!(server.connect().await.post(&modern("tools/list"), &list).await.status, 200);
+}
