@@ -116,6 +116,18 @@ pub const PEERS: &[Peer] = &[
         about: "a browser without a window, for the pages",
     },
     Peer {
+        key: "faketime",
+        source: Source::Apt("faketime"),
+        program: "/usr/bin/faketime",
+        about: "a clock that jumps",
+    },
+    Peer {
+        key: "nftables",
+        source: Source::Apt("nftables"),
+        program: "/usr/sbin/nft",
+        about: "drops packets, in a network namespace of its own",
+    },
+    Peer {
         key: "playwright",
         source: Source::Npm(&[("playwright-core", "1.65.0")]),
         program: "node_modules/playwright-core/index.mjs",

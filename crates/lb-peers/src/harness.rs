@@ -54,6 +54,7 @@ impl Gateway {
         let (folder, config) = config(&servers);
         let mut command = Command::new(binary);
         command.args(["serve", "--surface", surface, "--listen", "127.0.0.1:0", "--config"]).arg(&config).args(args);
+        command.stdin(Stdio::null());
         Self::launch(command, folder).await
     }
 
@@ -63,7 +64,7 @@ impl Gateway {
     /// # Panics
     /// When it does not start, with its stderr.
     pub async fn launch(mut command: Command, folder: tempfile::TempDir) -> Self {
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().expect("the gateway's binary starts");
         let stderr = Arc::new(Mutex::new(String::new()));
         let mut lines = BufReader::new(child.stderr.take().expect("stderr is piped")).lines();
@@ -152,8 +153,16 @@ impl HttpPeer {
     /// # Panics
     /// When it does not start.
     pub async fn start(binary: &str, args: &[&str]) -> Self {
+        Self::start_at(binary, 0, args).await
+    }
+
+    /// The same on a port that another one had.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub async fn start_at(binary: &str, port: u16, args: &[&str]) -> Self {
         let mut child = Command::new(binary)
-            .args(["--http", "127.0.0.1:0"])
+            .args(["--http", &format!("127.0.0.1:{port}")])
             .args(args)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -19,6 +19,9 @@ use crate::random::Random;
 /// How long a call may take before it counts as never ended.
 pub const PATIENCE: Duration = Duration::from_secs(45);
 
+/// A session that a process opened which is about to end is of no use to the next one.
+const REOPEN_MAX: u32 = 3;
+
 /// How a client reaches the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -58,7 +61,7 @@ impl Way {
 pub struct Manners {
     /// Sends a call again, once, whose connection was reset before any byte of a response.
     pub retry_reset: bool,
-    /// Opens a new session, once per call, when its own is unknown.
+    /// Opens a new session when its own is unknown.
     pub reopen: bool,
     /// Comes back with `Last-Event-ID` when a stream breaks off.
     pub resume: bool,
@@ -79,6 +82,8 @@ pub struct Caller {
     pub name: String,
     /// What it does about trouble.
     pub manners: Manners,
+    /// Stands behind the names of what it counts.
+    pub phase: String,
     way: Way,
     server: String,
     door: Door,
@@ -130,6 +135,7 @@ impl Caller {
         Ok(Self {
             name: format!("{base}.1"),
             manners: Manners::default(),
+            phase: String::new(),
             way,
             server: server.to_owned(),
             door: door.clone(),
@@ -147,6 +153,14 @@ impl Caller {
         match &self.link {
             Link::Http(_) => None,
             Link::Stdio(stdio) => stdio.pid(),
+        }
+    }
+
+    /// Takes another way from the next request on, such as through a proxy.
+    pub fn through(&mut self, address: SocketAddr) {
+        self.door.address = address;
+        if let Link::Http(http) = &mut self.link {
+            http.through(address);
         }
     }
 
@@ -190,16 +204,20 @@ impl Caller {
     pub async fn finish(&mut self, open: Open) -> How {
         let mut end = self.read(&open).await;
         if self.manners.retry_reset && end.how == How::Broken && !end.began {
-            self.history.count("retried after a reset", 1);
+            self.history.count(&format!("retried after a reset{}", self.phase), 1);
             self.put(&open).await;
             end = self.read(&open).await;
         }
-        if self.manners.reopen && end.how == How::Refused && end.status == 404 {
-            self.history.count("sessions opened again", 1);
-            if self.reopen_http().await.is_ok() {
-                self.put(&open).await;
-                end = self.read(&open).await;
+        for _ in 0..REOPEN_MAX {
+            if !self.manners.reopen || end.how != How::Refused || end.status != 404 {
+                break;
             }
+            self.history.count(&format!("sessions opened again{}", self.phase), 1);
+            if self.reopen_http().await.is_err() {
+                break;
+            }
+            self.put(&open).await;
+            end = self.read(&open).await;
         }
         let resumed = self.manners.resume && end.how == How::Broken && end.last_event.is_some();
         if resumed {
@@ -274,6 +292,17 @@ impl Caller {
         self.sessions += 1;
         self.name = format!("{}.{}", self.base, self.sessions);
         Ok(left)
+    }
+
+    /// Dies with a call open: whatever comes of that, nobody is there to be told. Gives the session it leaves behind.
+    ///
+    /// # Errors
+    /// When the gateway does not let it in again.
+    pub async fn vanish(&mut self, open: &Open) -> std::io::Result<Option<String>> {
+        let (client, at_ms) = (self.name.clone(), self.history.now_ms());
+        let (marker, detail) = (open.marker.clone(), "the client was killed".to_owned());
+        self.history.write(&Record::Ended { at_ms, client, marker, how: How::Broken, detail });
+        self.die().await
     }
 
     /// Ends the session, or closes the pipes and waits for the gateway behind them.

@@ -13,6 +13,9 @@ const OPEN: &[u8] = b"MK";
 const CLOSE: &[u8] = b"KM";
 const MARKER_BYTES: usize = 20;
 
+/// The marker of calls that are no part of the history.
+pub const UNCOUNTED: &str = "uncounted";
+
 /// One call.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
@@ -122,7 +125,7 @@ impl Ledger {
     /// Copies every effect into the history.
     pub fn copy_to(&self, history: &History) {
         let text = std::fs::read_to_string(&self.path).expect("the ledger is read");
-        for (marker, pid) in entries(&text) {
+        for (marker, pid) in entries(&text).filter(|(marker, _)| marker != UNCOUNTED) {
             history.write(&Record::Effect { marker, pid });
         }
     }

@@ -11,6 +11,8 @@ pub mod scenario;
 
 mod caller;
 mod jobs;
+mod load;
+mod proxy;
 mod watch;
 mod world;
 

@@ -1,7 +1,17 @@
 //! The scenarios by name.
 
+mod churn;
+mod clock;
+mod deaf;
+mod disk;
+mod exhaust;
+mod half_open;
+mod heavy;
 mod hygiene;
 mod kills;
+mod kills_http;
+mod steady;
+mod weather;
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -78,9 +88,64 @@ impl Scenario {
 /// All of them.
 pub const SCENARIOS: &[Scenario] = &[
     Scenario {
+        name: "R2",
+        about: "calls at 70 % of what it can do",
+        run: |setup, size, seed| Box::pin(steady::steady(setup, size, seed)),
+    },
+    Scenario {
+        name: "R3",
+        about: "many more calls than may be answered at one time",
+        run: |setup, size, seed| Box::pin(steady::overload(setup, size, seed)),
+    },
+    Scenario {
         name: "R4",
         about: "kill -9 of servers that are children, in the middle of calls",
         run: |setup, size, seed| Box::pin(kills::run(setup, size, seed)),
+    },
+    Scenario {
+        name: "R5",
+        about: "kill -9 of a server over HTTP, in the middle of streams",
+        run: |setup, size, seed| Box::pin(kills_http::run(setup, size, seed)),
+    },
+    Scenario {
+        name: "R11",
+        about: "clients that never read",
+        run: |setup, size, seed| Box::pin(deaf::run(setup, size, seed)),
+    },
+    Scenario {
+        name: "R12",
+        about: "a client that vanished without a packet",
+        run: |setup, size, seed| Box::pin(half_open::run(setup, size, seed)),
+    },
+    Scenario {
+        name: "R13",
+        about: "a network that is slow, slices and resets",
+        run: |setup, size, seed| Box::pin(weather::run(setup, size, seed)),
+    },
+    Scenario {
+        name: "R14",
+        about: "a full disk under the log file",
+        run: |setup, size, seed| Box::pin(disk::run(setup, size, seed)),
+    },
+    Scenario {
+        name: "R15",
+        about: "a clock that jumps by hours",
+        run: |setup, size, seed| Box::pin(clock::run(setup, size, seed)),
+    },
+    Scenario {
+        name: "R16",
+        about: "no descriptors left",
+        run: |setup, size, seed| Box::pin(exhaust::run(setup, size, seed)),
+    },
+    Scenario {
+        name: "R18",
+        about: "sessions that come and go",
+        run: |setup, size, seed| Box::pin(churn::run(setup, size, seed)),
+    },
+    Scenario {
+        name: "R19",
+        about: "lists, results and reports that are too much",
+        run: |setup, size, seed| Box::pin(heavy::run(setup, size, seed)),
     },
     Scenario {
         name: "hygiene",

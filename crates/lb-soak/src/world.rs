@@ -1,10 +1,11 @@
 //! A gateway in front of ledgers, watched, and everything that has to be true when it is over.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use lb_peers::harness::{Gateway, config, peer};
+use lb_peers::harness::{Gateway, HttpPeer, peer};
 use lb_peers::procs;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -36,7 +37,7 @@ pub struct Ground {
     pub ledger: Ledger,
     /// What marks the processes of this run.
     pub mark: String,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Ground {
@@ -47,7 +48,7 @@ impl Ground {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let ledger = Ledger::create(folder.path().join("ledger"));
         let mark = format!("soak-{}-{:x}", std::process::id(), random.bits());
-        Self { setup: setup.clone(), history, random, ledger, mark, _folder: folder }
+        Self { setup: setup.clone(), history, random, ledger, mark, folder }
     }
 
     /// A config entry for a ledger as a child, with further members.
@@ -63,20 +64,36 @@ impl Ground {
 
     /// Starts the gateway in front of these servers; `before` stands before it on the command line.
     pub async fn build(self, servers: Value, args: &[&str], before: &[&str]) -> World {
-        let (folder, file) = config(&servers);
-        let mut words = before.iter().copied().chain([self.setup.binary.as_str()]);
-        let mut command = Command::new(words.next().expect("a program"));
-        command.args(words).args(["serve", "--surface", "server", "--listen", "127.0.0.1:0", "--config"]);
-        command.arg(&file).args(args).env(MARK, &self.mark);
-        let gateway = Gateway::launch(command, folder).await;
+        let file = self.folder.path().join("mcp.json");
+        std::fs::write(&file, json!({ "mcpServers": servers }).to_string()).expect("the config is written");
+        let mut command = self.command(&file, "127.0.0.1:0", before);
+        command.args(args);
+        let gateway = Gateway::launch(command, tempfile::tempdir().expect("a folder")).await;
         let pid = gateway_pid(&gateway, &self.setup.binary);
         let watch = Watch::start(&self.history, pid, "start");
-        World { gateway, pid, config: file, watch, ground: self }
+        World { gateway, pid, config: file, watch, peers: Vec::new(), ground: self }
+    }
+
+    /// The command that serves this config file.
+    pub fn command(&self, file: &Path, listen: &str, before: &[&str]) -> Command {
+        let mut words = before.iter().copied().chain([self.setup.binary.as_str()]);
+        let mut command = Command::new(words.next().expect("a program"));
+        command.args(words).args(["serve", "--surface", "server", "--listen", listen, "--config"]).arg(file);
+        command.env(MARK, &self.mark).stdin(Stdio::null());
+        command
+    }
+
+    /// A ledger over HTTP, on a port of its own or on this one.
+    pub async fn remote(&self, port: u16, more: &[&str]) -> HttpPeer {
+        let ledger = self.ledger.path().to_string_lossy().into_owned();
+        let mut args = vec!["--ledger", &ledger];
+        args.extend(more);
+        HttpPeer::start_at(&peer(&self.setup.binary, "ledger"), port, &args).await
     }
 }
 
 /// The gateway's own process: the one that was started, or the one that it became.
-fn gateway_pid(gateway: &Gateway, binary: &str) -> u32 {
+pub fn gateway_pid(gateway: &Gateway, binary: &str) -> u32 {
     let is_it = |pid: u32| {
         std::fs::read_link(format!("/proc/{pid}/exe"))
             .is_ok_and(|exe| std::fs::canonicalize(binary).is_ok_and(|path| path == exe))
@@ -99,6 +116,8 @@ pub struct World {
     pub config: PathBuf,
     /// Who takes the samples.
     pub watch: Watch,
+    /// Servers elsewhere, which live as long as this.
+    pub peers: Vec<HttpPeer>,
     /// What it stands on.
     pub ground: Ground,
 }
@@ -116,6 +135,16 @@ impl World {
         &self.ground.history
     }
 
+    /// How many descriptors it has open.
+    pub fn fds(&self) -> usize {
+        procs::descriptors(self.pid)
+    }
+
+    /// How many processes there are below it.
+    pub fn processes(&self) -> usize {
+        procs::descendants(self.pid).len()
+    }
+
     /// A client.
     ///
     /// # Panics
@@ -129,6 +158,10 @@ impl World {
     /// Stops the gateway in order and writes down what is left, then what the servers did; the last line.
     pub async fn close(mut self) -> PathBuf {
         let history = self.ground.history.clone();
+        // One that ended just now is collected in a moment.
+        let pid = self.pid;
+        let zombies = || procs::descendants(pid).into_iter().filter(|process| process.state == 'Z').collect();
+        gone(GONE_MAX, zombies).await;
         self.watch.phase("end");
         history.bound(Measure::Last { of: Quantity::Zombies, phase: "end".to_owned() }, 0, 0);
         // Descent says what it started, the mark what carries its environment; nothing of either may survive.

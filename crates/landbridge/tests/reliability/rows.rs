@@ -3,11 +3,72 @@
 use crate::holds;
 
 #[test]
+fn r2_steady_calls_have_no_errors_and_memory_stays_flat() {
+    holds("R2");
+}
+
+#[test]
+fn r3_what_is_too_much_is_told_to_come_again_and_then_all_is_well() {
+    holds("R3");
+}
+
+#[test]
 fn r4_a_killed_child_costs_its_callers_one_error_each_and_nobody_else_anything() {
     holds("R4");
 }
 
 #[test]
+fn r5_a_killed_http_server_costs_its_callers_one_error_each_and_is_used_again() {
+    holds("R5");
+}
+
+#[test]
+fn r11_clients_that_never_read_are_cut_off_and_nobody_else_notices() {
+    holds("R11");
+}
+
+#[test]
+fn r13_a_bad_network_loses_and_repeats_nothing() {
+    holds("R13");
+}
+
+#[test]
+fn r14_a_full_disk_under_the_log_stops_nothing() {
+    holds("R14");
+}
+
+#[test]
+fn r16_without_descriptors_those_inside_go_on_and_nothing_spins() {
+    holds("R16");
+}
+
+#[test]
+fn r18_sessions_that_come_and_go_give_back_what_they_took() {
+    holds("R18");
+}
+
+#[test]
+fn r19_lists_results_and_reports_that_are_too_much_stay_within_bounds() {
+    holds("R19");
+}
+
+#[test]
 fn nothing_is_left_of_clients_and_servers_that_die_at_random() {
     holds("hygiene");
+}
+
+/// With the packets dropped by `nft`.
+mod peer_nftables {
+    #[test]
+    fn r12_a_client_that_vanished_is_given_up_and_its_session_kept() {
+        crate::holds("R12");
+    }
+}
+
+/// With the clock of `libfaketime`.
+mod peer_faketime {
+    #[test]
+    fn r15_timeouts_come_in_time_when_the_clock_jumps() {
+        crate::holds("R15");
+    }
 }

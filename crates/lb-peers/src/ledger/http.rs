@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
+use super::work::rest;
 use super::{Outcome, Server, Work};
 use crate::raw::endpoint::{self, Endpoint, Verdict};
 use crate::raw::http1::{Conn, LAST_CHUNK, sse_chunk, sse_head};
@@ -66,12 +67,12 @@ async fn quiet(conn: &mut Conn, first: Vec<u8>) {
 async fn toil(conn: &mut Conn, work: &Work) -> Result<()> {
     let pause = work.pause();
     if work.notes == 0 {
-        tokio::time::sleep(pause).await;
+        rest(pause).await;
         return conn.write(&endpoint::json(200, None, work.answer().as_bytes())).await;
     }
     let mut batch = sse_head();
     for number in 1..=work.notes {
-        tokio::time::sleep(pause).await;
+        rest(pause).await;
         batch.extend(sse_chunk(&work.note(number)));
         if !pause.is_zero() || BATCH_BYTES < batch.len() {
             conn.write(&std::mem::take(&mut batch)).await?;

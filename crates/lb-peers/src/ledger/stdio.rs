@@ -7,6 +7,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Stdout};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
+use super::work::rest;
 use super::{Outcome, Server, Work};
 use crate::raw::message::{self, Message};
 
@@ -53,7 +54,7 @@ async fn answer(server: &Server, out: &Out, line: &[u8]) -> Result<()> {
 async fn toil(out: &Out, work: &Work) -> Result<()> {
     let (pause, mut batch) = (work.pause(), String::new());
     for number in 1..=work.notes {
-        tokio::time::sleep(pause).await;
+        rest(pause).await;
         batch += &work.note(number);
         if !pause.is_zero() || BATCH_BYTES < batch.len() {
             write(out, std::mem::take(&mut batch)).await?;
@@ -62,7 +63,7 @@ async fn toil(out: &Out, work: &Work) -> Result<()> {
         }
     }
     if work.notes == 0 {
-        tokio::time::sleep(pause).await;
+        rest(pause).await;
     }
     write(out, batch + &work.answer()).await
 }

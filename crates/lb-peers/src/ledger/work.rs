@@ -5,6 +5,13 @@ use std::time::Duration;
 use crate::raw::handshake::{COMPLETE, Era};
 use crate::raw::message::{self, Message, quote};
 
+/// Waits, without even a millisecond where there is nothing to wait for.
+pub async fn rest(pause: Duration) {
+    if !pause.is_zero() {
+        tokio::time::sleep(pause).await;
+    }
+}
+
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Work {

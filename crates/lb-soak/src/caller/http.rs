@@ -20,7 +20,7 @@ const SHORT: Duration = Duration::from_secs(30);
 
 /// The client's side.
 pub struct Http {
-    pub address: SocketAddr,
+    address: SocketAddr,
     path: String,
     session: Option<Session>,
     wire: Option<RawHttp>,
@@ -43,6 +43,11 @@ impl Http {
 
     pub fn session_id(&self) -> Option<String> {
         self.session.as_ref().and_then(|session| session.id.clone())
+    }
+
+    pub fn through(&mut self, address: SocketAddr) {
+        self.address = address;
+        self.wire = None;
     }
 
     fn headers(&self) -> Headers {

@@ -75,7 +75,7 @@ impl Life {
                 if let Some(pid) = caller.pid().filter(|_| self.random.below(2) == 0) {
                     signal(pid, Signal::KILL);
                 }
-                self.abandon(&mut caller, &open.marker, &history).await;
+                self.left.extend(caller.vanish(&open).await.expect("the gateway lets a new client in"));
             } else {
                 caller.finish(open).await;
                 self.reopen_if_gone(&mut caller).await;
@@ -84,14 +84,6 @@ impl Life {
         working.fetch_sub(1, Ordering::Relaxed);
         caller.end().await;
         self.left
-    }
-
-    /// The client dies with its call open: whatever comes of that, nobody is there to be told.
-    async fn abandon(&mut self, caller: &mut Caller, marker: &str, history: &History) {
-        let (client, at_ms) = (caller.name.clone(), history.now_ms());
-        let (marker, detail) = (marker.to_owned(), "the client was killed".to_owned());
-        history.write(&Record::Ended { at_ms, client, marker, how: crate::history::How::Broken, detail });
-        self.left.extend(caller.die().await.expect("the gateway lets a new client in"));
     }
 
     /// A gateway behind pipes that was killed does not come back by itself.
