@@ -1,5 +1,6 @@
 //! A server that we start: its process, its pipe, and what its callers are told when it dies.
 
+use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,12 +77,17 @@ pub async fn stop(child: Arc<Child>) {
     tracing::debug!(pid = child.pid(), %exit, "server stopped");
 }
 
-fn command(target: &Target, supervisor: &std::path::Path) -> Command {
-    let Target::Child { command, args, env, cwd, inherit_env } = target else { return Command::new("", supervisor) };
+/// The environment that a child has.
+pub fn environment(target: &Target) -> Vec<(OsString, OsString)> {
+    let Target::Child { env, inherit_env, .. } = target else { return Vec::new() };
     let added: Vec<_> = env.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect();
     let inherit = if *inherit_env { Inherit::All } else { Inherit::Listed };
-    let env = lb_process::environment(&added, inherit, std::env::vars_os());
-    let command = Command::new(command, supervisor).args(args).env(env);
+    lb_process::environment(&added, inherit, std::env::vars_os())
+}
+
+fn command(target: &Target, supervisor: &std::path::Path) -> Command {
+    let Target::Child { command, args, cwd, .. } = target else { return Command::new("", supervisor) };
+    let command = Command::new(command, supervisor).args(args).env(environment(target));
     match cwd {
         Some(cwd) => command.cwd(cwd),
         None => command,

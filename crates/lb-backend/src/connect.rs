@@ -181,7 +181,7 @@ impl Server {
                 let room = self.room().await.map_err(EraError::Failed)?;
                 let started = self.start(era, wish.feed.clone()).await.map_err(EraError::Failed)?;
                 let guard = Started { inner: started, room: Mutex::new(room), tasks: self.environment.tasks.clone() };
-                let welcome = handshake::over_pipe(&guard, era, wish).await?;
+                let welcome = handshake::over_pipe(&guard, era, wish, self.spec.init_timeout).await?;
                 self.connection(Link::Pipe(guard), era, welcome, wish)
             }
         }
@@ -222,8 +222,9 @@ impl Server {
         let revision = handshake::revision(era, &welcome).map_err(EraError::WrongEra)?;
         let name = self.spec.name.clone();
         let welcome = welcome.detached();
-        let connection =
-            Connection { name, link, era, revision, welcome, log_level: Mutex::new(None), usage: Usage::new() };
+        let makes_tasks = makes_tasks(era, &welcome);
+        let (log_level, usage) = (Mutex::new(None), Usage::new());
+        let connection = Connection { name, link, era, revision, welcome, log_level, makes_tasks, usage };
         let mixed = wish.caller.era() != era;
         if era == Era::Legacy && (mixed || !wish.client_says_initialized) {
             connection.notify("notifications/initialized", None);
@@ -240,6 +241,17 @@ impl Server {
     }
 }
 
+/// Whether a server that says this of itself may go on with what it was asked after it has answered.
+fn makes_tasks(era: Era, welcome: &Raw) -> bool {
+    let Some(capabilities) = welcome.member("capabilities") else { return false };
+    match era {
+        Era::Legacy => capabilities.member("tasks").is_some(),
+        Era::Modern => capabilities
+            .member("extensions")
+            .is_some_and(|extensions| extensions.member("io.modelcontextprotocol/tasks").is_some()),
+    }
+}
+
 /// A live connection to a server.
 pub struct Connection {
     name: ServerName,
@@ -249,6 +261,8 @@ pub struct Connection {
     welcome: Raw,
     /// The level that a legacy client set on a modern server, which wants it with every request.
     log_level: Mutex<Option<Raw>>,
+    /// Whether what it is asked may go on without a request.
+    makes_tasks: bool,
     usage: Usage,
 }
 
@@ -259,14 +273,16 @@ struct Usage {
     last: AtomicU64,
     /// Whether the server was told to tell of changes.
     subscribed: AtomicBool,
-    /// Whether it was ended to make room.
+    /// Whether it was given a task that goes on without a request.
+    tasked: AtomicBool,
+    /// Whether it was ended while it was idle.
     retired: AtomicBool,
 }
 
 impl Usage {
     fn new() -> Self {
-        let (last, subscribed, retired) = Default::default();
-        Self { since: Instant::now(), last, subscribed, retired }
+        let (last, subscribed, tasked, retired) = Default::default();
+        Self { since: Instant::now(), last, subscribed, tasked, retired }
     }
 }
 
@@ -338,6 +354,29 @@ impl Connection {
         self.intake().calls.len() != 0
     }
 
+    /// For how long no request was opened.
+    pub fn idle_for(&self) -> Duration {
+        self.used_at().elapsed()
+    }
+
+    /// How often the server has said that the list behind this request changed; zero for what is no list.
+    pub fn list_generation(&self, method: &str) -> u64 {
+        self.intake().lists.generation(method).unwrap_or(0)
+    }
+
+    /// Makes sure that nothing is sent any more, if nothing is under way: no call, no question, no task. Whoever calls
+    /// next finds the connection lost and makes another. It must still be closed.
+    pub fn rest(&self) -> bool {
+        if self.is_lost() || self.intake().has_open_asks() || self.usage.tasked.load(Ordering::Relaxed) {
+            return false;
+        }
+        let rests = self.close_if_idle();
+        if rests {
+            tracing::info!(server = %self.name, "idle server process is ended");
+        }
+        rests
+    }
+
     /// When the last request was opened.
     pub(crate) fn used_at(&self) -> Instant {
         self.usage.since + Duration::from_millis(self.usage.last.load(Ordering::Relaxed))
@@ -347,19 +386,22 @@ impl Connection {
     pub(crate) fn retire(&self) -> bool {
         let intake = self.intake();
         let needed = self.is_lost() || self.usage.subscribed.load(Ordering::Relaxed) || !intake.feed.can_spare();
-        let called = format!("server {:?}", self.name.as_str());
-        if needed {
-            return false;
-        }
-        // First: whoever finds the connection closed must not take it for a crash.
-        self.usage.retired.store(true, Ordering::SeqCst);
-        let retired = intake.calls.close_if_idle(&crate::error::closed(&called, None, None));
+        let retired = !needed && self.close_if_idle();
         if retired {
             tracing::info!(server = %self.name, "idle server process is ended to make room for another");
-        } else {
-            self.usage.retired.store(false, Ordering::SeqCst);
         }
         retired
+    }
+
+    fn close_if_idle(&self) -> bool {
+        let called = format!("server {:?}", self.name.as_str());
+        // First: whoever finds the connection closed must not take it for a crash.
+        self.usage.retired.store(true, Ordering::SeqCst);
+        let closed = self.intake().calls.close_if_idle(&crate::error::closed(&called, None, None));
+        if !closed {
+            self.usage.retired.store(false, Ordering::SeqCst);
+        }
+        closed
     }
 
     fn is_child(&self) -> bool {
@@ -411,7 +453,9 @@ impl Connection {
     }
 
     /// What a call is told that could not be sent because the server is gone.
-    async fn closed(&self) -> ErrorBody {
+    ///
+    /// Cancel safe: yes.
+    pub async fn closed(&self) -> ErrorBody {
         let (exit, stderr) = match &self.link {
             Link::Pipe(started) => started.last_words().await,
             Link::Http(_) => Default::default(),

@@ -84,6 +84,16 @@ pub enum ConnectError {
         /// What went wrong last.
         last: String,
     },
+    /// Its program was started several times for one call and ended each time.
+    #[error("backend spawn failed after {attempts} attempts; last: {last}{}", tail(stderr))]
+    SpawnFailed {
+        /// How often it was started.
+        attempts: u32,
+        /// What was wrong the last time.
+        last: String,
+        /// The last lines it wrote to stderr.
+        stderr: String,
+    },
     /// No room for another child.
     #[error("{0} server processes run already; let sessions share one with \"isolation\": \"shared\"")]
     TooManyChildren(usize),
@@ -138,6 +148,7 @@ impl ConnectError {
             Self::Silent { stderr, .. } => ("timeout", None, Some(stderr)),
             Self::GaveUp { last, stderr, .. } => ("crash_loop", Some(last), Some(stderr)),
             Self::LeftAlone { .. } => ("circuit_open", None, None),
+            Self::SpawnFailed { last, stderr, .. } => ("spawn_failed", Some(last), Some(stderr)),
             Self::TooManyChildren(_) => ("limit_exceeded", None, None),
             Self::Stopping => ("stopping", None, None),
         };
@@ -167,6 +178,7 @@ impl ConnectError {
             | Self::Exited { .. }
             | Self::GaveUp { .. }
             | Self::LeftAlone { .. }
+            | Self::SpawnFailed { .. }
             | Self::TooManyChildren(_)
             | Self::Stopping => None,
         }

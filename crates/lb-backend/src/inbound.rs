@@ -1,12 +1,16 @@
 //! A server's message, sorted: answer, note or ask, and for whom.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use lb_exchange::{
-    Answer, Ask, AskKey, AskKind, Associated, End, ErrorBody, Feed, FeedItem, Hints, List, Note, Outcome, Output,
+    Answer, Ask, AskKey, AskKind, Associated, Command, End, ErrorBody, Feed, FeedItem, Hints, List, Note, Outcome, Output,
     Remote, Resume, Whence, associate,
 };
 use lb_wire::revision::{Era, code};
 use lb_wire::splice::Splice;
 use lb_wire::{Id, Message, Raw, Shape, Text, compose};
+use parking_lot::Mutex;
 
 use crate::calls::{Calls, LOG, Names, PROGRESS};
 use crate::lists::Lists;
@@ -22,6 +26,8 @@ pub struct Intake {
     pub lists: Lists,
     /// Answers to asks that went into the feed.
     pub feed_asks: Remote,
+    /// Asks that went into the feed and wait for their answers.
+    open_asks: Arc<Mutex<HashSet<AskKey>>>,
     /// The wire contract of this connection.
     pub era: Era,
     /// Whether the server runs in this process, and may ask for what only we can do.
@@ -34,7 +40,14 @@ pub type Reply = Option<Raw>;
 impl Intake {
     /// For a new connection, which speaks into this feed; answers to what it asks there go to `feed_asks`.
     pub fn new(era: Era, feed: Feed, feed_asks: Remote) -> Self {
-        Self { calls: Calls::new(), feed, lists: Lists::default(), feed_asks, era, embedded: false }
+        let open_asks = Arc::<Mutex<HashSet<AskKey>>>::default();
+        let feed_asks = counted(feed_asks, open_asks.clone());
+        Self { calls: Calls::new(), feed, lists: Lists::default(), feed_asks, open_asks, era, embedded: false }
+    }
+
+    /// Whether the server waits for the answer to something that it asked outside of any call.
+    pub fn has_open_asks(&self) -> bool {
+        !self.open_asks.lock().is_empty()
     }
 
     /// Takes in one message and gives what must be answered right away.
@@ -158,6 +171,7 @@ impl Intake {
         for slot in candidates.into_iter().filter_map(|id| self.calls.get(id)) {
             slot.withdraw(&key);
         }
+        self.open_asks.lock().remove(&key);
         drop(self.feed.push(FeedItem::Withdraw(key)));
     }
 
@@ -187,10 +201,36 @@ impl Intake {
         let taken = match self.associate(whence, Hints::default(), !heard) {
             Associated::Exchange(call) => self.calls.get(call).is_some_and(|slot| slot.ask(ask)),
             Associated::Feed if !heard => false,
-            Associated::Feed => self.feed.push(FeedItem::Ask(ask, self.feed_asks.clone())).is_ok(),
+            Associated::Feed => self.to_feed_as_ask(ask),
         };
         (!taken).then(|| answer_line(id, &kind.refusal()))
     }
+}
+
+impl Intake {
+    /// False when there is no room for it.
+    fn to_feed_as_ask(&self, ask: Ask) -> bool {
+        let key = ask.key.clone();
+        self.open_asks.lock().insert(key.clone());
+        let taken = self.feed.push(FeedItem::Ask(ask, self.feed_asks.clone())).is_ok();
+        if !taken {
+            self.open_asks.lock().remove(&key);
+        }
+        taken
+    }
+}
+
+/// The same remote, which also notes what has been answered.
+fn counted(remote: Remote, open: Arc<Mutex<HashSet<AskKey>>>) -> Remote {
+    Remote::sink(move |command| match command {
+        Command::Answer(key, answer) => {
+            open.lock().remove(&key);
+            remote.answer(key, answer)
+        }
+        Command::Cancel(why) => remote.cancel(why),
+        Command::Back => remote.back(),
+        Command::Alone => remote.alone(),
+    })
 }
 
 /// Bytes of a line of output that are kept: one more than anybody keeps, so that it shows where it was cut.

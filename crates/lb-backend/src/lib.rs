@@ -11,6 +11,7 @@ mod commands;
 mod connect;
 mod era;
 mod error;
+mod fingerprint;
 mod http;
 mod inbound;
 mod lists;

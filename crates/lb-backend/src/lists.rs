@@ -65,6 +65,18 @@ enum Which {
     Templates,
 }
 
+impl Which {
+    fn of(method: &str) -> Option<Self> {
+        match method {
+            "tools/list" => Some(Self::Tools),
+            "prompts/list" => Some(Self::Prompts),
+            "resources/list" => Some(Self::Resources),
+            "resources/templates/list" => Some(Self::Templates),
+            _ => None,
+        }
+    }
+}
+
 /// What is known about a list request.
 pub enum Lookup {
     /// Not a list request, or one with params that we do not know.
@@ -78,13 +90,7 @@ pub enum Lookup {
 impl Lists {
     /// Looks a list request up.
     pub fn look_up(&self, message: &Message, now: Instant) -> Lookup {
-        let list = match message.method() {
-            "tools/list" => Which::Tools,
-            "prompts/list" => Which::Prompts,
-            "resources/list" => Which::Resources,
-            "resources/templates/list" => Which::Templates,
-            _ => return Lookup::NoList,
-        };
+        let Some(list) = Which::of(message.method()) else { return Lookup::NoList };
         let key = key(message);
         let mut state = self.0.lock();
         let pages = state.pages(list);
@@ -125,6 +131,11 @@ impl Lists {
         for list in [List::Tools, List::Prompts, List::Resources] {
             self.invalidate(list);
         }
+    }
+
+    /// How often the answer to a request was invalidated; `None` for what is no list.
+    pub fn generation(&self, method: &str) -> Option<u64> {
+        Which::of(method).map(|list| self.0.lock().pages(list).generation)
     }
 
     /// Which tool arguments are mirrored in headers, if the list of tools has been read.

@@ -2,6 +2,7 @@
 //!
 //! Every key is read before the first problem ends the entry, so that all of them are reported.
 
+mod keeping;
 mod target;
 
 use std::path::Path;
@@ -15,6 +16,8 @@ use crate::json::{Member, Node};
 use crate::report::{KeyPath, Report, cut};
 use crate::restart;
 use crate::suggest::nearest;
+
+pub(crate) use keeping::Keeping;
 
 /// What an entry may refer to outside the file.
 pub(crate) struct Scope<'a> {
@@ -60,9 +63,10 @@ pub(crate) struct Body {
     pub timeout: Option<Duration>,
     pub restart: Restart,
     pub disabled: bool,
+    pub keeping: Keeping,
 }
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 16] = [
     "command",
     "args",
     "env",
@@ -75,10 +79,14 @@ const KEYS: [&str; 12] = [
     "restartConfig",
     "isolation",
     "inherit_env",
+    "cached",
+    "idle_timeout",
+    "max_age",
+    "pool",
 ];
 
 /// Keys of servers that mean something to landbridge, but nothing to what reads this entry.
-const KEYS_WITHOUT_EFFECT: [&str; 7] = ["cached", "idle_timeout", "max_age", "pool", "auth", "prefix", "tools"];
+const KEYS_WITHOUT_EFFECT: [&str; 3] = ["auth", "prefix", "tools"];
 
 /// What other programs call our keys, where the words are too different to be misspellings.
 const OTHER_WORDS: [(&str, &str); 11] = [
@@ -114,8 +122,10 @@ pub(crate) fn read(
     let isolation = entry.isolation();
     let timeout = entry.timeout();
     let restart = entry.restart(shape);
+    let keeping = entry.keeping(isolation.as_ref().ok().copied(), target.as_ref().ok());
     keys?;
-    Ok(Body { disabled: disabled?, target: target?, isolation: isolation?, timeout: timeout?, restart: restart? })
+    let (disabled, target, isolation) = (disabled?, target?, isolation?);
+    Ok(Body { disabled, target, isolation, timeout: timeout?, restart: restart?, keeping: keeping? })
 }
 
 struct Entry<'e, 'f> {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use lb_exchange::{ServerName, ServerSpec};
 
-use crate::entry::{self, Body, Scope, Shape};
+use crate::entry::{self, Body, Keeping, Scope, Shape};
 use crate::fields;
 use crate::json::{Node, Value};
 use crate::report::{KeyPath, Report, cut};
@@ -123,8 +123,11 @@ impl Servers<'_, '_> {
             let message = format!("{:?} is served as {:?}", cut(written), name.as_str());
             self.report.warn(at, path, message).hint("a name has only A-Z a-z 0-9 _ -");
         }
-        if let Some(Body { target, isolation, timeout, restart, disabled }) = body {
-            self.list.push(ServerSpec { name, target, isolation, timeout, restart, disabled, guarded: false });
+        if let Some(Body { target, isolation, timeout, restart, disabled, keeping }) = body {
+            let Keeping { cached, idle_timeout, max_age, pool } = keeping;
+            let plain = ServerSpec::new(name, target);
+            let kept = ServerSpec { cached, idle_timeout, max_age, pool, ..plain };
+            self.list.push(ServerSpec { isolation, timeout, restart, disabled, ..kept });
         }
     }
 }

@@ -105,16 +105,22 @@ fn every_key_of_a_child_is_read_and_expanded() {
         ..Restart::default()
     };
     let timeout = Some(Duration::from_millis(1500));
-    let want = ServerSpec {
-        name: spec.name.clone(),
-        target,
-        isolation: Isolation::Shared,
-        timeout,
-        restart,
-        disabled: true,
-        guarded: false,
-    };
+    let plain = ServerSpec::new(spec.name.clone(), target);
+    let want = ServerSpec { isolation: Isolation::Shared, timeout, restart, disabled: true, ..plain };
     assert_eq!(spec, want);
+}
+
+#[test]
+fn what_is_kept_of_a_server_is_read() {
+    let spec = only(
+        r#"{"mcpServers": {"a": {"command": "a", "cached": true, "idle_timeout": 90, "max_age": 60,
+            "isolation": "shared", "pool": 3}}}"#,
+    );
+    assert!(spec.cached);
+    assert_eq!(spec.idle_timeout, Some(Duration::from_secs(90)));
+    assert_eq!((spec.max_age, spec.pool), (Duration::from_secs(60), 3));
+    let spec = only(r#"{"mcpServers": {"a": {"command": "a", "idle_timeout": 0}}}"#);
+    assert_eq!((spec.cached, spec.idle_timeout, spec.max_age, spec.pool), (false, None, ServerSpec::MAX_AGE, 1));
 }
 
 #[test]

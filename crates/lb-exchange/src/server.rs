@@ -27,9 +27,30 @@ pub struct ServerSpec {
     pub disabled: bool,
     /// A client defined it: addresses that are out of bounds for those are not connected to.
     pub guarded: bool,
+    /// What it says of itself and lists is kept, over restarts too, and told without asking it.
+    pub cached: bool,
+    /// Its child is ended when nothing has used it for this long; `None` for never.
+    pub idle_timeout: Option<Duration>,
+    /// What was kept for longer is asked for again, while clients are told what is kept.
+    pub max_age: Duration,
+    /// How many backends the sessions that share are spread over; more than one only where they share.
+    pub pool: usize,
+    /// How long it may take to answer the handshake.
+    pub init_timeout: Duration,
+    /// How long it may take to tell one of its lists that is to be kept.
+    pub list_timeout: Duration,
 }
 
 impl ServerSpec {
+    /// [`ServerSpec::max_age`] of a server that says nothing else: a day.
+    pub const MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
+    /// [`ServerSpec::init_timeout`] of a server that says nothing else.
+    pub const INIT_TIMEOUT: Duration = Duration::from_secs(30);
+    /// [`ServerSpec::list_timeout`] of a server that says nothing else.
+    pub const LIST_TIMEOUT: Duration = Duration::from_secs(5);
+    /// Most backends that sessions are spread over.
+    pub const POOL_MAX: usize = 16;
+
     /// A server with every setting at its default.
     #[must_use]
     pub fn new(name: ServerName, target: Target) -> Self {
@@ -41,6 +62,12 @@ impl ServerSpec {
             restart: Restart::default(),
             disabled: false,
             guarded: false,
+            cached: false,
+            idle_timeout: None,
+            max_age: Self::MAX_AGE,
+            pool: 1,
+            init_timeout: Self::INIT_TIMEOUT,
+            list_timeout: Self::LIST_TIMEOUT,
         }
     }
 }

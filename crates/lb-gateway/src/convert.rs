@@ -8,11 +8,11 @@ use lb_exchange::{Call, End, Outcome};
 use lb_wire::revision::{Era, Revision, code};
 use lb_wire::{Raw, compose, splice};
 
-/// The result of `initialize` for a client that speaks this revision with us.
-pub fn welcome(connection: &Connection, revision: Revision) -> Raw {
-    match connection.era() {
-        Era::Legacy => splice::replace(connection.welcome(), "protocolVersion", &Raw::string(revision.as_str())),
-        Era::Modern => greeting(connection.welcome(), revision),
+/// The result of `initialize` for a client that speaks this revision with us, from what the server said in its era.
+pub fn welcome(era: Era, said: &Raw, revision: Revision) -> Raw {
+    match era {
+        Era::Legacy => splice::replace(said, "protocolVersion", &Raw::string(revision.as_str())),
+        Era::Modern => greeting(said, revision),
     }
 }
 
@@ -29,8 +29,7 @@ fn greeting(said: &Raw, revision: Revision) -> Raw {
 }
 
 /// The result of `server/discover` for a server that knows only `initialize`.
-fn discovered(connection: &Connection) -> Raw {
-    let said = connection.welcome();
+pub fn discovered(said: &Raw) -> Raw {
     let capabilities = said.member("capabilities").map_or_else(Raw::empty_object, |raw| without_subscribe(&raw));
     let versions = Raw::value(&[Revision::LATEST_MODERN.as_str()]);
     let info = said.member("serverInfo").unwrap_or_else(|| Raw::from_static(r#"{"name":"unknown","version":"0"}"#));
@@ -56,7 +55,7 @@ pub fn from_modern(connection: &Connection, call: Call) -> Result<Call, End> {
         return Ok(call);
     }
     match call.message.method() {
-        "server/discover" => Err(End::ours(Outcome::Result(discovered(connection)))),
+        "server/discover" => Err(End::ours(Outcome::Result(discovered(connection.welcome())))),
         method @ ("subscriptions/listen" | "tasks/get" | "tasks/update" | "tasks/cancel") => {
             let message = format!("the server speaks {}, which has no {method}", connection.revision().as_str());
             Err(End::error(code::METHOD_NOT_FOUND, &message, None))

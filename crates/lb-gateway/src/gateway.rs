@@ -8,7 +8,7 @@ use std::time::Duration;
 use lb_backend::{ConnectError, Environment, Wish};
 use lb_exchange::{
     BoxFuture, Call, Caller, Cancel, Desk, End, ErrorBody, Exchange, Feed, Hello, Isolation, Middle, Mount, Principal,
-    Refusal, Seat, ServerName, ServerSpec, SessionId, Tasks, Welcome,
+    Refusal, Seat, ServerName, ServerSpec, SessionId, Shelf, Tasks, Welcome,
 };
 use lb_session::streams::{Limits as StreamLimits, Store, system_clock};
 use lb_session::{Happening, Moment};
@@ -74,6 +74,8 @@ pub struct Setup {
     pub record_args: bool,
     /// Makes spans of what is called, where they are exported.
     pub tracer: Option<Arc<Tracer>>,
+    /// Where lists of cached servers are kept beyond this process.
+    pub shelf: Option<Arc<dyn Shelf>>,
 }
 
 /// The gateway. Cheap to clone.
@@ -113,7 +115,7 @@ impl Gateway {
         let registry = Registry::default();
         for spec in specs.into_iter().filter(|spec| !spec.disabled) {
             let name = spec.name.clone();
-            let entry = Entry::new(spec, environment, Scope::All, clock.now(), None, setup.tracer.clone());
+            let entry = Entry::new(spec, environment, setup.shelf.as_ref(), Scope::All, clock.now(), None, setup.tracer.clone());
             let put = entry.map(|entry| registry.put(entry)).map_err(|error| (name.clone(), error))?;
             if put.is_err() {
                 return Err((name, ConnectError::Handshake("too many servers are defined".to_owned())));
@@ -187,6 +189,18 @@ impl Gateway {
         live
     }
 
+    /// Asks every server of which lists are kept for them anew, in the background.
+    pub fn refresh_lists(&self) {
+        let seats: Vec<_> = self.0.sessions.read().values().cloned().collect();
+        for entry in self.0.registry.all().iter().filter(|entry| entry.cache.is_some()) {
+            let own = seats.iter().filter(|seat| seat.is_on(entry)).filter_map(|seat| seat.link().cloned());
+            let mut links: Vec<_> = own.chain(entry.links()).collect();
+            links.sort_by_key(|link| Arc::as_ptr(link).addr());
+            links.dedup_by(|one, other| Arc::ptr_eq(one, other));
+            links.iter().for_each(|link| link.renew());
+        }
+    }
+
     /// Ends all sessions and closes all connections.
     pub async fn close(&self) {
         self.0.draining.store(true, Ordering::Relaxed);
@@ -254,6 +268,10 @@ impl Shared {
         let on_servers = seats.len() - on_tools;
         drop(seats);
         (on_tools + self.defaults.lock().len(), on_servers)
+    }
+
+    pub(crate) fn shelf(&self) -> Option<&Arc<dyn Shelf>> {
+        self.setup.shelf.as_ref()
     }
 
     pub(crate) fn policy(&self) -> &Policy {
@@ -388,10 +406,14 @@ impl Shared {
             Way::Shared(share, _) => share.link(),
             Way::Surface(..) => return Err(Refusal { error: unknown_server(), busy: false }),
         };
-        let connection = link.connection().await;
-        let connection =
-            connection.map_err(|error| Refusal { error: error.to_body(entry.name().as_str()), busy: false })?;
-        let result = convert::welcome(&connection, hello.caller.revision);
+        let result = match link.greeting(&hello.caller) {
+            Some(kept) => kept,
+            None => {
+                let no_server = |error: ConnectError| Refusal { error: error.to_body(entry.name().as_str()), busy: false };
+                let connection = link.connection().await.map_err(no_server)?;
+                convert::welcome(connection.era(), connection.welcome(), hello.caller.revision)
+            }
+        };
         let seat = self.take_seat(SessionId::random(), hello.mount, Arc::new(hello.caller), way, ear, &entry.watcher);
         Ok(Welcome { seat, result })
     }
@@ -439,13 +461,21 @@ impl Shared {
     fn way(self: &Arc<Self>, entry: &Arc<Entry>, hello: &Hello) -> (Way, Arc<Ear>) {
         if entry.server.spec().isolation != Isolation::Shared {
             let feed = Feed::default();
-            let link = Link::new(entry.server.clone(), self.wish(hello, feed.clone(), true));
-            return (Way::Own(link), Arc::new(Ear::new(feed)));
+            let link = Link::new(entry.server.clone(), self.wish(hello, feed.clone(), true), entry.cache.as_ref());
+            let ear = Ear::of(feed, &link);
+            return (Way::Own(link), ear);
         }
         let key = (hello.caller.principal.clone(), hello.caller.capabilities.0.as_bytes().to_vec());
-        let share = entry.shared.lock().entry(key).or_insert_with(|| self.share(entry, hello)).clone();
         let member = self.next_number();
-        let ear = Arc::new(Ear::new(Feed::default()));
+        // Under one lock: who comes at the same time must see that somebody has joined.
+        let mut all = entry.shared.lock();
+        let shares = all.entry(key).or_default();
+        if shares.len() < entry.spec().pool && shares.iter().all(|share| share.members() != 0) {
+            shares.push(self.share(entry, hello));
+        }
+        let fewest = shares.iter().min_by_key(|share| share.members()).cloned();
+        let share = fewest.unwrap_or_else(|| self.share(entry, hello));
+        let ear = Ear::of(Feed::default(), share.link());
         share.join(member, &ear);
         (Way::Shared(share, member), ear)
     }
@@ -454,7 +484,8 @@ impl Shared {
         let feed = Feed::default();
         // What the connection asks out of the blue is offered to the sessions, and refused if none can hear it.
         feed.listen();
-        let share = Share::new(Link::new(entry.server.clone(), self.wish(hello, feed, false)));
+        let link = Link::new(entry.server.clone(), self.wish(hello, feed, false), entry.cache.as_ref());
+        let share = Share::new(link);
         let tasks = self.tasks.clone();
         let distributing = share.clone();
         self.tasks.spawn(async move {
@@ -498,7 +529,8 @@ impl Middle for Gateway {
             let tasks = self.0.tasks.clone();
             let wish = Wish { caller, hello: None, feed, tasks, client_says_initialized: false };
             let mut links = entry.modern.lock();
-            links.entry(call.caller.principal.clone()).or_insert_with(|| Link::new(entry.server.clone(), wish)).clone()
+            let make = || Link::new(entry.server.clone(), wish, entry.cache.as_ref());
+            links.entry(call.caller.principal.clone()).or_insert_with(make).clone()
         });
         let (call, watch) = entry.watcher.passing(call);
         link.open(call, convert::from_modern).watched(watch)

@@ -1,25 +1,40 @@
 //! A connection that is made when needed, made again when lost, and made once however many ask for it.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use lb_backend::{ConnectError, Connection, Connector, Server, Wish};
-use lb_exchange::{Call, End, Exchange, Feed, FeedItem, List, Note, Outcome, Target};
+use lb_exchange::{Call, Caller, End, Exchange, Feed, FeedItem, List, Note, Outcome, ServerSpec, Target, Tasks};
 use lb_wire::revision::Era;
-use lb_wire::{Raw, Text, compose};
+use lb_wire::{Message, Raw, Text, compose};
 use parking_lot::Mutex;
 
+use crate::cache::Cache;
+use crate::cache::kept::Kept;
 use crate::convert::mirrored;
 
 /// The way to one server, for one session or for all that share it.
 pub struct Link {
     connector: Connector,
     wish: Wish,
-    current: Mutex<Option<Arc<Connection>>>,
+    state: Mutex<State>,
     connecting: tokio::sync::Mutex<()>,
     connections: AtomicU64,
     restore: Mutex<Restore>,
-    watched: std::sync::atomic::AtomicBool,
+    watched: AtomicBool,
+    /// What is kept of the server, where something is.
+    pub(crate) kept: Option<Kept>,
+}
+
+/// The connection, and whether the client is ready for it: under one lock, so that the server is told exactly once.
+#[derive(Default)]
+struct State {
+    connection: Option<Arc<Connection>>,
+    /// Whether the client has said `notifications/initialized`.
+    client_is_ready: bool,
+    /// Nobody will use the link any more.
+    is_closed: bool,
 }
 
 /// What a server was told and must be told again after a restart.
@@ -33,16 +48,18 @@ struct Restore {
 const SUBSCRIPTIONS_MAX: usize = 1000;
 
 impl Link {
-    /// A link that is not connected yet.
-    pub fn new(server: Arc<Server>, wish: Wish) -> Arc<Self> {
+    /// A link that is not connected yet, to a server of which this is kept.
+    pub fn new(server: Arc<Server>, wish: Wish, cache: Option<&Arc<Cache>>) -> Arc<Self> {
+        let kept = cache.map(|cache| Kept::new(cache.clone(), &wish.caller));
         Arc::new(Self {
             connector: Connector::new(server),
             wish,
-            current: Mutex::new(None),
+            state: Mutex::default(),
             connecting: tokio::sync::Mutex::new(()),
             connections: AtomicU64::new(0),
             restore: Mutex::default(),
-            watched: std::sync::atomic::AtomicBool::new(false),
+            watched: AtomicBool::new(false),
+            kept,
         })
     }
 
@@ -51,15 +68,30 @@ impl Link {
         &self.wish.feed
     }
 
+    /// The client that it was made for.
+    pub(crate) fn caller(&self) -> &Arc<Caller> {
+        &self.wish.caller
+    }
+
+    /// Owner of what is done in the background.
+    pub(crate) fn tasks(&self) -> &Tasks {
+        &self.wish.tasks
+    }
+
+    /// The definition of its server.
+    pub(crate) fn spec(&self) -> &Arc<ServerSpec> {
+        self.connector.server().spec()
+    }
+
     /// The connection, if there is one that works.
     pub fn current(&self) -> Option<Arc<Connection>> {
-        self.current.lock().clone().filter(|connection| !connection.is_lost())
+        self.state.lock().connection.clone().filter(|connection| !connection.is_lost())
     }
 
     /// The connection, made if there is none.
     ///
     /// Cancel safe: yes; whoever waits behind a cancelled attempt starts another.
-    pub async fn connection(&self) -> Result<Arc<Connection>, ConnectError> {
+    pub async fn connection(self: &Arc<Self>) -> Result<Arc<Connection>, ConnectError> {
         if let Some(connection) = self.current() {
             return Ok(connection);
         }
@@ -67,24 +99,87 @@ impl Link {
         if let Some(connection) = self.current() {
             return Ok(connection);
         }
-        let lost = self.current.lock().clone();
+        let (lost, is_closed) = {
+            let state = self.state.lock();
+            (state.connection.clone(), state.is_closed)
+        };
+        if is_closed {
+            return Err(ConnectError::Stopping);
+        }
         if let Some(lost) = lost {
             self.connector.lost(&lost).await;
-            *self.current.lock() = None;
+            self.state.lock().connection = None;
         }
-        let connection = self.connector.connect(&self.wish).await?;
-        if 0 < self.connections.fetch_add(1, Ordering::Relaxed) {
-            self.restored(&connection);
+        let connection = match &self.kept {
+            Some(_) => self.connector.connect_stubbornly(&self.wish).await?,
+            None => self.connector.connect(&self.wish).await?,
+        };
+        self.put(&connection).await?;
+        Ok(connection)
+    }
+
+    /// A new connection: the server is told what it must know, and from here on it is used.
+    async fn put(self: &Arc<Self>, connection: &Arc<Connection>) -> Result<(), ConnectError> {
+        let is_first = self.connections.fetch_add(1, Ordering::Relaxed) == 0;
+        if let Some(kept) = &self.kept {
+            kept.connected(connection);
+            // Changes are heard whether a client listens or not.
+            connection.watch();
+        }
+        let is_ready = {
+            let mut state = self.state.lock();
+            if state.is_closed {
+                None
+            } else {
+                let is_ready = state.client_is_ready || !is_first;
+                if is_ready && connection.era() == Era::Legacy && self.wish.client_says_initialized {
+                    connection.notify("notifications/initialized", None);
+                }
+                state.connection = Some(connection.clone());
+                Some(is_ready || !self.wish.client_says_initialized)
+            }
+        };
+        let Some(is_ready) = is_ready else {
+            connection.close().await;
+            return Err(ConnectError::Stopping);
+        };
+        if !is_first {
+            self.restored(connection);
         }
         if self.watched.load(Ordering::Relaxed) {
             connection.watch();
         }
-        *self.current.lock() = Some(connection.clone());
-        Ok(connection)
+        if is_ready {
+            self.refresh_once(connection);
+        }
+        if let Some(idle) = self.spec().idle_timeout.filter(|_| connection.pid().is_some()) {
+            self.tasks().spawn(rest_when_idle(Arc::downgrade(self), Arc::downgrade(connection), idle));
+        }
+        Ok(())
+    }
+
+    /// A notification of the client that the link was made for.
+    pub fn notified(self: &Arc<Self>, message: &Message) {
+        let is_ready = message.method() == "notifications/initialized";
+        let connection = {
+            let mut state = self.state.lock();
+            state.client_is_ready |= is_ready;
+            state.connection.clone()
+        };
+        // One that is started later is told that the client is ready, and asks for the rest itself.
+        let connection = connection.filter(|connection| !connection.is_lost() && connection.era() == Era::Legacy);
+        let Some(connection) = connection else { return };
+        connection.notify(message.method(), message.body().as_ref());
+        if is_ready {
+            self.refresh_once(&connection);
+        }
     }
 
     /// Opens a request on the connection; connecting happens inside.
     pub fn open(self: &Arc<Self>, call: Call, before: Before) -> Exchange {
+        if let Some(exchange) = self.answer(&call) {
+            return exchange.with_server(Some(self.spec().clone()));
+        }
         let opened = match self.current() {
             Some(connection) => self.open_on(&connection, call, before),
             None => Err(Box::new(call)),
@@ -97,7 +192,7 @@ impl Link {
     }
 
     /// Opens a request that nothing has been sent of.
-    async fn open_anew(&self, mut call: Box<Call>, before: Before) -> Exchange {
+    async fn open_anew(self: &Arc<Self>, mut call: Box<Call>, before: Before) -> Exchange {
         let ours = |error: ConnectError| Exchange::ready(End::ours(Outcome::Error(error.to_body(self.name()))));
         // A server may be gone again before it could be told; once more, and then it is its own affair.
         for _ in 0..2 {
@@ -163,9 +258,33 @@ impl Link {
         }
     }
 
-    /// Ends the connection.
+    /// Whether the server was asked to tell of changes.
+    fn has_subscriptions(&self) -> bool {
+        !self.restore.lock().subscriptions.is_empty()
+    }
+
+    /// Nobody wants to hear of these resources any more.
+    pub fn unsubscribe(&self, uris: &[Text]) {
+        let gone: Vec<Raw> = {
+            let mut restore = self.restore.lock();
+            let is_gone = |uri: &mut Raw| uri.to_text().is_some_and(|uri| uris.iter().any(|gone| **gone == *uri));
+            restore.subscriptions.extract_if(.., is_gone).collect()
+        };
+        let Some(connection) = self.current().filter(|connection| connection.era() == Era::Legacy) else { return };
+        self.tasks().spawn(async move {
+            for uri in gone {
+                connection.request("resources/unsubscribe", Some(&compose::object(&[("uri", &uri)]))).await;
+            }
+        });
+    }
+
+    /// Ends the connection, for good.
     pub async fn close(&self) {
-        let current = self.current.lock().take();
+        let current = {
+            let mut state = self.state.lock();
+            state.is_closed = true;
+            state.connection.take()
+        };
         if let Some(connection) = current {
             connection.close().await;
         }
@@ -174,9 +293,6 @@ impl Link {
     /// After a restart: the server is told again what it was told, and the client that it may have missed something.
     fn restored(&self, connection: &Arc<Connection>) {
         tracing::info!(server = self.name(), "server restarted");
-        if connection.era() == Era::Legacy && self.wish.client_says_initialized {
-            connection.notify("notifications/initialized", None);
-        }
         let restore = self.restore.lock();
         let mut again: Vec<(&'static str, Raw)> = Vec::new();
         let legacy = connection.era() == Era::Legacy;
@@ -203,11 +319,43 @@ impl Link {
                 }
             });
         }
+        // What is kept is compared with what it says now, and only what is another is told.
+        if self.kept.is_some() {
+            return;
+        }
         for (list, capability, method) in CHANGES {
             if connection.declares(capability, Some("listChanged")) {
                 drop(self.feed().push(FeedItem::Changed(*list, Note::new(Text::from_static(method), None))));
             }
         }
+    }
+}
+
+/// Ends a connection that nothing has used for some time. Gone with the connection.
+async fn rest_when_idle(link: Weak<Link>, connection: Weak<Connection>, idle: Duration) {
+    let mut wait = idle;
+    loop {
+        let Some(tasks) = link.upgrade().map(|link| link.tasks().clone()) else { return };
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            () = tasks.stopping() => return,
+        }
+        let (Some(link), Some(connection)) = (link.upgrade(), connection.upgrade()) else { return };
+        if connection.is_lost() {
+            return;
+        }
+        let unused = connection.idle_for();
+        if unused < idle {
+            wait = idle - unused;
+            continue;
+        }
+        // Whoever connects meanwhile waits; whoever finds the connection closed to new calls makes another.
+        let nobody_connects = link.connecting.lock().await;
+        if !link.has_subscriptions() && connection.rest() {
+            drop(nobody_connects);
+            return connection.close().await;
+        }
+        wait = idle;
     }
 }
 

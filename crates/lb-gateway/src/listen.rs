@@ -1,12 +1,14 @@
 //! What a legacy client hears that no request of it asked for: its session's feed as an exchange.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use lb_exchange::{AskKey, Command, Driver, End, Exchange, Feed, FeedItem, Outcome, Remote, Step};
 use parking_lot::Mutex;
+
+use crate::link::Link;
 
 /// The listening side of one session. At most one listen is held at a time.
 pub struct Ear {
@@ -15,12 +17,25 @@ pub struct Ear {
     turn: Arc<AtomicU64>,
     /// Who waits for the answer to an ask that was heard. Outlives the listen that heard it.
     asks: Arc<Mutex<HashMap<AskKey, Remote>>>,
+    /// Who sees to it that a list that changed is known before the client is told.
+    keeper: Option<Weak<Link>>,
 }
 
 impl Ear {
     /// Hears this feed.
     pub fn new(feed: Feed) -> Self {
-        Self { feed, turn: Arc::default(), asks: Arc::default() }
+        Self { feed, turn: Arc::default(), asks: Arc::default(), keeper: None }
+    }
+
+    /// Hears this feed, and of changed lists when what this link keeps of them is another.
+    pub fn of(feed: Feed, link: &Arc<Link>) -> Arc<Self> {
+        let kept = link.kept.as_ref();
+        let keeper = kept.map(|_| Arc::downgrade(link));
+        let ear = Arc::new(Self { keeper, ..Self::new(feed) });
+        if let Some(kept) = kept {
+            kept.slot().tell(&ear);
+        }
+        ear
     }
 
     /// Whether a client listens now.
@@ -45,7 +60,8 @@ impl Ear {
             }
             Command::Cancel(_) | Command::Back | Command::Alone => false,
         });
-        let heard = Heard { feed: self.feed.clone(), asks: self.asks.clone(), now: self.turn.clone(), turn };
+        let (feed, asks, keeper) = (self.feed.clone(), self.asks.clone(), self.keeper.clone());
+        let heard = Heard { feed, asks, now: self.turn.clone(), turn, keeper };
         Exchange::new(heard, remote)
     }
 
@@ -62,6 +78,7 @@ struct Heard {
     asks: Arc<Mutex<HashMap<AskKey, Remote>>>,
     now: Arc<AtomicU64>,
     turn: u64,
+    keeper: Option<Weak<Link>>,
 }
 
 impl Driver for Heard {
@@ -71,6 +88,12 @@ impl Driver for Heard {
                 return Poll::Ready(Step::End(End::ours(Outcome::Cancelled)));
             }
             let step = match std::task::ready!(self.feed.poll_next(cx)) {
+                FeedItem::Changed(..) if self.keeper.is_some() => {
+                    if let Some(link) = self.keeper.as_ref().and_then(Weak::upgrade) {
+                        link.changed();
+                    }
+                    continue;
+                }
                 FeedItem::Changed(_, note)
                 | FeedItem::Updated(_, note)
                 | FeedItem::Log(note)

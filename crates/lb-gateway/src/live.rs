@@ -25,6 +25,7 @@ use sha2::{Digest as _, Sha256};
 pub use self::backend::Backend;
 pub(crate) use self::backend::{REDEFINED, REMOVED};
 pub use self::facts::{Facts, error_code};
+pub(crate) use self::lists::objects;
 pub use self::lists::{Known, Listing};
 pub use self::servers::{AddError, Added, NoServer};
 pub use self::view::{CallError, ReconnectError, ServerView, Unavailable};

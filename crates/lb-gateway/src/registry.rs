@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use lb_backend::{ConnectError, Environment, Server};
-use lb_exchange::{Principal, ServerName, ServerSpec, Target};
+use lb_exchange::{Principal, ServerName, ServerSpec, Shelf, Target};
 use lb_session::Moment;
 use lb_telemetry::Tracer;
 use lb_wire::{Raw, Text};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 
+use crate::cache::Cache;
 use crate::link::Link;
 use crate::live::{Backend, Known};
 use crate::share::Share;
@@ -41,11 +42,13 @@ pub struct Entry {
     /// Connections of modern clients, by principal.
     pub modern: Mutex<HashMap<Principal, Arc<Link>>>,
     /// Connections that legacy sessions share: of one principal, with the same capabilities.
-    pub shared: Mutex<HashMap<ShareKey, Arc<Share>>>,
+    pub shared: Mutex<HashMap<ShareKey, Vec<Arc<Share>>>>,
     /// Backends that sessions of the tools surface share.
     pub backends: Mutex<HashMap<Principal, Arc<Backend>>>,
     /// What the server listed last, in whichever session.
     pub known: Mutex<Option<Arc<Known>>>,
+    /// What is kept of it, where something is.
+    pub cache: Option<Arc<Cache>>,
     /// Attempts to connect over HTTP at one time.
     pub attempts: Semaphore,
     /// Counts the requests to it.
@@ -63,16 +66,20 @@ impl Entry {
     pub fn new(
         spec: ServerSpec,
         environment: &Environment,
+        shelf: Option<&Arc<dyn Shelf>>,
         scope: Scope,
         added_at: Moment,
         added_by: Option<Text>,
         tracer: Option<Arc<Tracer>>,
     ) -> Result<Arc<Self>, ConnectError> {
         let server = Server::new(Arc::new(spec), environment.clone())?;
-        let (modern, shared, backends, known) = Default::default();
-        let watcher = Watcher::new(Some(server.spec()), tracer);
-        let attempts = Semaphore::new(ATTEMPTS_MAX);
-        Ok(Arc::new(Self { server, scope, added_at, added_by, modern, shared, backends, known, attempts, watcher }))
+        let (modern, shared, backends) = Default::default();
+        let (attempts, watcher) = (Semaphore::new(ATTEMPTS_MAX), Watcher::new(Some(server.spec()), tracer));
+        let cache = Cache::of(&server, shelf, &environment.tasks);
+        let known = Mutex::new(cache.as_ref().and_then(|cache| cache.known()).map(Arc::new));
+        let entry =
+            Self { server, scope, added_at, added_by, modern, shared, backends, known, cache, attempts, watcher };
+        Ok(Arc::new(entry))
     }
 
     /// Its definition.
@@ -119,7 +126,7 @@ impl Entry {
     /// The connections that do not belong to one session.
     pub fn links(&self) -> Vec<Arc<Link>> {
         let modern = self.modern.lock().values().cloned().collect::<Vec<_>>();
-        let shared = self.shared.lock().values().map(|share| share.link().clone()).collect::<Vec<_>>();
+        let shared = self.shared.lock().values().flatten().map(|share| share.link().clone()).collect::<Vec<_>>();
         modern.into_iter().chain(shared).collect()
     }
 }

@@ -6,7 +6,6 @@ use std::sync::{Arc, Weak};
 use lb_exchange::{Call, Caller, Cancel, Desk, Exchange, Mount, Seat, SessionId, Streams};
 use lb_session::streams::SharedStreams;
 use lb_wire::Message;
-use lb_wire::revision::Era;
 
 use crate::census::Usage;
 use crate::convert;
@@ -85,7 +84,7 @@ impl LegacySeat {
         Some((link.name().to_owned(), if link.current().is_some() { "connected" } else { "disconnected" }))
     }
 
-    fn link(&self) -> Option<&Arc<Link>> {
+    pub(crate) fn link(&self) -> Option<&Arc<Link>> {
         match &self.way {
             Way::Own(link) => Some(link),
             Way::Shared(share, _) => Some(share.link()),
@@ -135,13 +134,9 @@ impl Seat for LegacySeat {
     }
 
     fn notified(&self, message: Message) {
-        let Some(connection) = self.link().and_then(|link| link.current()) else { return };
-        if connection.era() != Era::Legacy {
-            return;
-        }
         // A shared server was told once that we are ready; what one of several clients says of itself is not passed on.
-        if let Way::Own(_) = &self.way {
-            connection.notify(message.method(), message.body().as_ref());
+        if let Way::Own(link) = &self.way {
+            link.notified(&message);
         }
     }
 

@@ -38,9 +38,22 @@ impl Share {
         self.members.lock().insert(member, Member { ear: Arc::downgrade(ear), subscriptions: Vec::new() });
     }
 
-    /// A session leaves.
+    /// A session leaves, and with it what only it wanted to hear of.
     pub fn leave(&self, member: u64) {
-        self.members.lock().remove(&member);
+        let unwanted: Vec<Text> = {
+            let mut members = self.members.lock();
+            let Some(gone) = members.remove(&member) else { return };
+            let wanted = |uri: &Text| members.values().any(|member| member.subscriptions.contains(uri));
+            gone.subscriptions.into_iter().filter(|uri| !wanted(uri)).collect()
+        };
+        if !unwanted.is_empty() {
+            self.link.unsubscribe(&unwanted);
+        }
+    }
+
+    /// How many sessions share it.
+    pub fn members(&self) -> usize {
+        self.members.lock().len()
     }
 
     /// Hands out what the connection has said, for as long as anybody may hear it.
@@ -56,6 +69,7 @@ impl Share {
         if let Some(end) = self.subscribed(member, &call) {
             return Exchange::ready(end);
         }
+        self.link.remember(&call);
         let inner = self.link.open(call, before);
         let (remote, server) = (inner.remote().clone(), inner.server().cloned());
         Exchange::new(Ordered { inner, share: self.clone() }, remote).with_server(server)

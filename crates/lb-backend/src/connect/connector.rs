@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -60,6 +60,29 @@ impl Connector {
         result
     }
 
+    /// Connects at once, whatever crashes there were, and starts a program that ends before it answers some more times.
+    /// For those whose only way to a server is this one call.
+    ///
+    /// Cancel safe: yes, a child that was being started is ended.
+    ///
+    /// # Errors
+    /// The server cannot be reached.
+    pub async fn connect_stubbornly(&self, wish: &Wish) -> Result<Arc<Connection>, ConnectError> {
+        let mut waits = SPAWN_WAITS.iter();
+        loop {
+            if self.server.environment.tasks.is_stopping() {
+                return Err(ConnectError::Stopping);
+            }
+            let error = match self.server.connect(wish).await {
+                Err(error @ (ConnectError::Exited { .. } | ConnectError::Spawn(_))) => error,
+                other => return other,
+            };
+            tracing::warn!("{}", report::failed(self.server.spec.name.as_str(), &error));
+            let Some(wait) = waits.next() else { return Err(spawn_failed(error)) };
+            tokio::time::sleep(*wait).await;
+        }
+    }
+
     /// An attempt to connect has failed.
     fn failed(&self, before: Life, error: &ConnectError) {
         let called = self.server.spec.name.as_str();
@@ -106,6 +129,18 @@ impl Connector {
 /// Between 0.9 and 1.1, so that many do not come at once.
 pub(crate) fn jitter() -> f64 {
     0.9 + 0.2 * f64::from(rand_unit())
+}
+
+/// Waits between the starts of a program for one call.
+const SPAWN_WAITS: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
+
+fn spawn_failed(error: ConnectError) -> ConnectError {
+    let (last, stderr) = match error {
+        ConnectError::Exited { exit, stderr } => (exit, stderr),
+        other => (other.to_string(), String::new()),
+    };
+    let attempts = u32::try_from(SPAWN_WAITS.len() + 1).unwrap_or(u32::MAX);
+    ConnectError::SpawnFailed { attempts, last, stderr }
 }
 
 /// A number in 0..1; no secret hangs on it.

@@ -11,8 +11,6 @@ use crate::era;
 use crate::error::{ConnectError, EraError};
 use crate::outbound;
 
-/// How long a server may take to answer `initialize`.
-pub const HANDSHAKE_MAX: Duration = Duration::from_secs(30);
 /// How long a server may take to answer `server/discover` before it is taken not to know it.
 const PROBE_MAX: Duration = Duration::from_secs(10);
 
@@ -28,12 +26,12 @@ pub fn hello(wish: &Wish) -> Raw {
 }
 
 /// Introduces us to a server on a pipe, and once more if it refuses our revision but names it among its own.
-pub async fn over_pipe(started: &Started, era: Era, wish: &Wish) -> Result<Raw, EraError> {
+pub async fn over_pipe(started: &Started, era: Era, wish: &Wish, within: Duration) -> Result<Raw, EraError> {
     let (params, wait) = match era {
-        Era::Legacy => (hello(wish), HANDSHAKE_MAX),
+        Era::Legacy => (hello(wish), within),
         Era::Modern => {
             let meta = outbound::own_meta(wish.caller.client_info.as_ref(), &Raw::empty_object());
-            (compose::object(&[("_meta", &meta)]), PROBE_MAX)
+            (compose::object(&[("_meta", &meta)]), PROBE_MAX.min(within))
         }
     };
     match introduce(started, era, &params, wait).await {

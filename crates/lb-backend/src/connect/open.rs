@@ -43,8 +43,13 @@ impl Connection {
     fn used(&self, call: &Call, now: Instant) {
         let millis = u64::try_from((now - self.usage.since).as_millis()).unwrap_or(u64::MAX);
         self.usage.last.store(millis, Ordering::Relaxed);
-        if call.message.method() == "resources/subscribe" {
-            self.usage.subscribed.store(true, Ordering::Relaxed);
+        match call.message.method() {
+            "resources/subscribe" => self.usage.subscribed.store(true, Ordering::Relaxed),
+            // In the modern era the server decides what becomes a task.
+            "tools/call" if self.makes_tasks && (self.era == Era::Modern || call.message.member("task").is_some()) => {
+                self.usage.tasked.store(true, Ordering::Relaxed);
+            }
+            _ => {}
         }
     }
 

@@ -74,6 +74,34 @@ error: conf/mcp.json:3:38: mcpServers.b.isolation: unknown value "Shared"
 }
 
 #[test]
+fn what_is_kept_has_bounds_and_a_pool_is_shared() {
+    assert_snapshot!(refused(r#"{"mcpServers": {
+  "a": {"command": "a", "pool": 2},
+  "b": {"command": "b", "pool": 0, "isolation": "shared", "max_age": 0, "cached": "yes"},
+  "c": {"command": "c", "idle_timeout": -1, "pool": 17, "isolation": "shared"}
+}}"#), @r#"
+error: conf/mcp.json:2:25: mcpServers.a.pool: is for sessions that share processes
+  hint: add "isolation": "shared", or leave it out: every session has a process of its own
+error: conf/mcp.json:3:33: mcpServers.b.pool: must be between 1 and 16
+error: conf/mcp.json:3:70: mcpServers.b.max_age: must be between 1 and 31536000
+error: conf/mcp.json:3:83: mcpServers.b.cached: must be a boolean, not a string
+  hint: leave out the quotes
+error: conf/mcp.json:4:41: mcpServers.c.idle_timeout: must be between 0 and 604800
+error: conf/mcp.json:4:53: mcpServers.c.pool: must be between 1 and 16
+"#);
+    assert_snapshot!(remarks(r#"{"mcpServers": {
+  "a": {"url": "http://a", "idle_timeout": 5, "max_age": 5}
+}}"#), @r#"
+warning: conf/mcp.json:2:28: mcpServers.a.idle_timeout: has no effect on a server with a url: it has no process to end
+warning: conf/mcp.json:2:47: mcpServers.a.max_age: has no effect without "cached": true
+--
+
+--
+a
+"#);
+}
+
+#[test]
 fn types_that_do_not_fit() {
     assert_snapshot!(refused(r#"{"servers": [
   {"name": "a", "type": "sse", "url": "http://a/sse"},

@@ -241,6 +241,12 @@ impl Backend {
         state.facts.clone().filter(|_| state.machine.status() == Status::Connected)
     }
 
+    /// Whether something needs it between two calls: a subscription, or a question that waits for its answer.
+    pub(super) fn is_needed(&self) -> bool {
+        let asks = |live: &Arc<Live>| live.cell().with(|session| session.pending_of(&self.name).next().is_some());
+        !self.told.lock().subscriptions.is_empty() || self.lives().iter().any(asks)
+    }
+
     /// What it listed last.
     pub fn known(&self) -> Option<Arc<Known>> {
         self.entry.known.lock().clone()

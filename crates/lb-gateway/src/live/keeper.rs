@@ -278,6 +278,9 @@ async fn succeeded(
     let listed = listed(&facts, &known);
     let prints = known.prints();
     if whole {
+        if let Some(cache) = &backend.entry.cache {
+            cache.keep_known(&connection, &known);
+        }
         *backend.entry.known.lock() = Some(Arc::new(known));
     }
     let accepted = {

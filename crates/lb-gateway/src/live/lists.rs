@@ -82,7 +82,7 @@ impl Known {
         self.rows(which).len()
     }
 
-    pub(super) fn set(&mut self, which: Listing, rows: Vec<Raw>) {
+    pub(crate) fn set(&mut self, which: Listing, rows: Vec<Raw>) {
         if let Some(place) = self.rows.get_mut(which as usize) {
             *place = rows;
         }

@@ -238,7 +238,7 @@ impl Live {
             None => Scope::Principal(self.caller.principal.clone()),
         };
         let by = Some(Text::from(self.hash.as_str()));
-        let entry = Entry::new(spec, gateway.environment(), scope, self.now(), by, gateway.tracer())
+        let entry = Entry::new(spec, gateway.environment(), gateway.shelf(), scope, self.now(), by, gateway.tracer())
             .map_err(|error| AddError::Invalid(error.to_string()))?;
         // Tried before anybody else sees it.
         let trial = Backend::new(gateway, &entry, self.ourselves(gateway));

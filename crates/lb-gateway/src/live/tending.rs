@@ -38,9 +38,12 @@ pub(super) struct Tending<'a> {
     listen_at: Option<Instant>,
     check: Option<BoxFuture<'static, Result<(), String>>>,
     check_at: Instant,
+    /// When to see whether anything still uses it.
+    rest_at: Option<Instant>,
 }
 
 enum Came {
+    RestDue,
     Feed,
     Order,
     Listen(u64, Step),
@@ -54,7 +57,9 @@ impl<'a> Tending<'a> {
         let (listens, listen_at, check) = Default::default();
         let check_at = Instant::now() + backend.health_every.mul_f64(jitter());
         let feed = connection.feed().clone();
-        let mut it = Self { backend, generation, connection, feed, listens, listen_at, check, check_at };
+        let idle = backend.entry.spec().idle_timeout.filter(|_| connection.pid().is_some());
+        let rest_at = idle.map(|idle| Instant::now() + idle);
+        let mut it = Self { backend, generation, connection, feed, listens, listen_at, check, check_at, rest_at };
         it.open_listen();
         it
     }
@@ -94,7 +99,7 @@ impl<'a> Tending<'a> {
     }
 
     async fn next(&mut self) -> Came {
-        let Self { backend, feed, listens, listen_at, check, check_at, .. } = self;
+        let Self { backend, feed, listens, listen_at, check, check_at, rest_at, .. } = self;
         let checks = check.is_some();
         tokio::select! {
             () = feed.ready() => Came::Feed,
@@ -103,6 +108,7 @@ impl<'a> Tending<'a> {
             () = sleep_until(*listen_at) => Came::ListenAgain,
             result = async { match check { Some(check) => check.await, None => std::future::pending().await } } => Came::Checked(result),
             () = tokio::time::sleep_until(*check_at), if !checks => Came::CheckDue,
+            () = sleep_until(*rest_at) => Came::RestDue,
         }
     }
 
@@ -119,6 +125,7 @@ impl<'a> Tending<'a> {
                 self.open_listen();
                 true
             }
+            Came::RestDue => !self.rests().await,
             Came::CheckDue => {
                 let (backend, connection) = (self.backend.clone(), self.connection.clone());
                 self.check = Some(Box::pin(async move { backend.ping(&connection).await }));
@@ -131,6 +138,30 @@ impl<'a> Tending<'a> {
                 true
             }
         }
+    }
+
+    /// Ends a process that nothing has used for long; false when something still does.
+    async fn rests(&mut self) -> bool {
+        let Some(idle) = self.backend.entry.spec().idle_timeout else { return false };
+        let unused = self.connection.idle_for();
+        let is_needed = unused < idle || self.check.is_some() || self.backend.is_needed();
+        let rests = !is_needed && {
+            // Our own listen is no use of it.
+            self.listens.clear();
+            self.connection.rest()
+        };
+        if !rests {
+            let left = if unused < idle { idle - unused } else { idle };
+            self.rest_at = Some(Instant::now() + left);
+            if self.listens.is_empty() {
+                self.open_listen();
+            }
+            return false;
+        }
+        let connection = self.connection.clone();
+        self.lost("it was idle");
+        connection.close().await;
+        true
     }
 
     fn checked(&self, result: &Result<(), String>) {

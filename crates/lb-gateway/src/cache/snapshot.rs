@@ -1,0 +1,167 @@
+//! One state of what is kept, in memory and as bytes.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use lb_wire::compose::Object;
+use lb_wire::revision::{Era, Revision};
+use lb_wire::{Cursor, Kind, Raw, Span, compose};
+
+use super::Class;
+use crate::live::Listing;
+
+/// What a server said, and when that was last seen to be so.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    era: Era,
+    welcome: Raw,
+    /// In the order of [`Listing::ALL`]; `None` for those that were never read.
+    lists: [Option<Raw>; 4],
+    /// Those that could not be read, and are empty for that.
+    failed: [bool; 4],
+    checked: SystemTime,
+}
+
+impl Snapshot {
+    /// Of a server that has just introduced itself.
+    pub fn new(era: Era, welcome: &Raw) -> Self {
+        Self { era, welcome: welcome.clone(), lists: Default::default(), failed: [false; 4], checked: UNIX_EPOCH }
+    }
+
+    /// The era in which it was told.
+    pub fn era(&self) -> Era {
+        self.era
+    }
+
+    /// What the server said of itself, as written.
+    pub fn welcome(&self) -> &Raw {
+        &self.welcome
+    }
+
+    /// One of its lists, whole; `None` when it was never read.
+    pub fn list(&self, which: Listing) -> Option<&Raw> {
+        self.lists.get(which as usize).and_then(Option::as_ref)
+    }
+
+    /// Whether the server declared a capability, and within it a flag.
+    pub fn declares(&self, capability: &str, flag: Option<&str>) -> bool {
+        let found = self.welcome.member("capabilities").and_then(|all| all.member(capability));
+        let has = |found: Raw| match flag {
+            Some(flag) => found.member(flag).is_some_and(|value| value.as_bytes() == b"true"),
+            None => true,
+        };
+        found.is_some_and(has)
+    }
+
+    /// Whether every list could be read.
+    pub fn is_whole(&self) -> bool {
+        self.lists.iter().all(Option::is_some) && !self.failed.contains(&true)
+    }
+
+    /// For how long nobody has looked whether it is still so.
+    pub fn age(&self) -> Duration {
+        // A clock that was set back leaves it young.
+        SystemTime::now().duration_since(self.checked).unwrap_or_default()
+    }
+
+    pub(super) fn introduced(&mut self, era: Era, welcome: &Raw) {
+        if self.era != era {
+            // Lists are written differently there.
+            *self = Self::new(era, welcome);
+        }
+        self.welcome = welcome.clone();
+    }
+
+    /// True when another list was known before.
+    pub(super) fn put(&mut self, which: Listing, list: Raw) -> bool {
+        if let Some(failed) = self.failed.get_mut(which as usize) {
+            *failed = false;
+        }
+        let Some(place) = self.lists.get_mut(which as usize) else { return false };
+        let before = place.replace(list);
+        before.is_some_and(|before| *place != Some(before))
+    }
+
+    pub(super) fn failed(&mut self, which: Listing) {
+        if let Some(place @ None) = self.lists.get_mut(which as usize) {
+            *place = Some(list_of(which, &[]));
+            if let Some(failed) = self.failed.get_mut(which as usize) {
+                *failed = true;
+            }
+        }
+    }
+
+    pub(super) fn checked(&mut self) {
+        self.checked = SystemTime::now();
+    }
+}
+
+/// A list of these rows and nothing else.
+pub fn list_of(which: Listing, rows: &[Raw]) -> Raw {
+    compose::object(&[(which.member(), &compose::array(rows.iter()))])
+}
+
+/// Counts changes of what follows; what has another number is not read.
+const FORMAT: &str = "1";
+/// What is read of a shelf at most.
+const BYTES_MAX: usize = 64 << 20;
+
+/// Snapshots as bytes.
+pub(super) fn write_all(kept: &[(&Class, Snapshot)]) -> Vec<u8> {
+    let rows: Vec<Raw> = kept.iter().map(|(class, snapshot)| write(class, snapshot)).collect();
+    let all = compose::object(&[("format", &Raw::from_static(FORMAT)), ("kept", &compose::array(rows.iter()))]);
+    all.as_bytes().to_vec()
+}
+
+fn write(class: &Class, snapshot: &Snapshot) -> Raw {
+    let seconds = snapshot.checked.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let row = Object::new()
+        .text("revision", class.revision.as_str())
+        .raw("capabilities", &class.capabilities)
+        .flag("ours", class.ours)
+        .text("era", if snapshot.era == Era::Modern { "modern" } else { "legacy" })
+        .number("checked", seconds)
+        .raw("welcome", &snapshot.welcome);
+    Listing::ALL.into_iter().fold(row, |row, which| row.maybe(which.member(), snapshot.list(which))).finish()
+}
+
+/// Snapshots from bytes; `None` when they are of another format, or none at all. One that cannot be read is left out.
+pub(super) fn read_all(bytes: Vec<u8>) -> Option<Vec<(Class, Snapshot)>> {
+    if BYTES_MAX < bytes.len() {
+        return None;
+    }
+    let all = Raw::parse(Bytes::from(bytes)).ok().filter(|all| all.kind() == Kind::Object)?;
+    if all.member("format")?.as_str() != FORMAT {
+        return None;
+    }
+    Some(elements(&all.member("kept")?).iter().filter_map(read).collect())
+}
+
+fn read(row: &Raw) -> Option<(Class, Snapshot)> {
+    let object = |name: &str| row.member(name).filter(|value| value.kind() == Kind::Object).map(|raw| raw.detached());
+    let revision = Revision::parse(row.member("revision")?.plain_str()?.as_bytes())?;
+    let class = Class { revision, capabilities: object("capabilities")?, ours: row.member("ours")?.as_str() == "true" };
+    let era = match row.member("era")?.plain_str()? {
+        "legacy" => Era::Legacy,
+        "modern" => Era::Modern,
+        _ => return None,
+    };
+    let seconds: u64 = row.member("checked")?.as_str().parse().ok()?;
+    let mut snapshot = Snapshot::new(era, &object("welcome")?);
+    snapshot.checked = UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?;
+    for which in Listing::ALL {
+        snapshot.put(which, object(which.member())?);
+    }
+    Some((class, snapshot))
+}
+
+/// The elements of an array.
+pub(super) fn elements(array: &Raw) -> Vec<Raw> {
+    let mut spans: Vec<Span> = Vec::new();
+    let walk = Cursor::new(array.as_bytes()).elements(0, |span, _| spans.push(span));
+    if walk.is_err() {
+        return Vec::new();
+    }
+    let text = array.bytes();
+    spans.into_iter().filter_map(|span| Raw::parse(text.slice(span.start()..span.end())).ok()).collect()
+}
