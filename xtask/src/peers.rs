@@ -110,6 +110,21 @@ pub const PEERS: &[Peer] = &[
         about: "reads /metrics with the parser of Prometheus' client library",
     },
     Peer {
+        key: "servers-npm",
+        source: Source::Npm(&[
+            ("@modelcontextprotocol/server-filesystem", "2026.8.31"),
+            ("@modelcontextprotocol/server-memory", "2026.8.31"),
+        ]),
+        program: "node_modules/@modelcontextprotocol/server-filesystem/dist/index.js",
+        about: "servers that people use, on the TypeScript SDK",
+    },
+    Peer {
+        key: "servers-python",
+        source: Source::Python(&[("mcp-server-git", "2026.10.19")]),
+        program: "bin/mcp-server-git",
+        about: "a server that people use, on the Python SDK",
+    },
+    Peer {
         key: "chromium",
         source: Source::Apt("chromium-headless-shell"),
         program: "/usr/bin/chromium-headless-shell",

@@ -14,6 +14,7 @@ use crate::cli::SurfaceName;
 use crate::embedded;
 use crate::run::Failure;
 use crate::settled::say;
+use crate::shelf;
 
 /// How long sessions and children may take to end.
 const CLOSE_GRACE: Duration = Duration::from_secs(10);
@@ -100,6 +101,15 @@ pub fn limits(settings: &Settings) -> Limits {
     limits
 }
 
+/// What servers need to be reached.
+pub fn environment(tasks: &Tasks) -> Result<Environment, Failure> {
+    let supervisor = lb_process::own_supervisor()
+        .map_err(|error| Failure::runtime(format!("cannot find this program's own file: {error}")))?;
+    let embedded = Arc::new(embedded::servers(tasks));
+    let children = Children::new(lb_backend::CHILDREN_MAX);
+    Ok(Environment { supervisor, embedded, tasks: tasks.clone(), children })
+}
+
 /// A gateway in front of these servers.
 pub fn gateway(
     servers: Vec<ServerSpec>,
@@ -109,15 +119,12 @@ pub fn gateway(
     tasks: &Tasks,
     tracer: Option<Arc<Tracer>>,
 ) -> Result<Gateway, Failure> {
-    let supervisor = lb_process::own_supervisor()
-        .map_err(|error| Failure::runtime(format!("cannot find this program's own file: {error}")))?;
-    let embedded = Arc::new(embedded::servers(tasks));
-    let children = Children::new(lb_backend::CHILDREN_MAX);
-    let environment = Environment { supervisor, embedded, tasks: tasks.clone(), children };
+    let environment = environment(tasks)?;
+    let shelf = if servers.iter().any(|server| server.cached) { shelf::disk() } else { None };
     let tools: Option<Arc<dyn Surface>> = Some(Arc::new(lb_tools::Tools::default()));
     let only_server = surface == SurfaceName::Server;
     let (limits, record_args) = (limits(settings), settings.record_args);
-    let setup = Setup { limits, policy, tools, only_server, record_args, tracer };
+    let setup = Setup { limits, policy, tools, only_server, record_args, tracer, shelf };
     Gateway::new(servers, &environment, setup).map_err(|(name, error)| Failure::usage(format!("{name}: {error}")))
 }
 

@@ -59,6 +59,20 @@ pub enum Command {
                             landbridge stdio --config /path/to/mcp.json --server files"
     )]
     Stdio(Stdio),
+    /// Stand in for one server that is started by its client: start it only when it is needed, and answer from what is
+    /// known of it meanwhile.
+    #[command(
+        long_about = "Stands in for one server that is started by its client.\n\nWhat the server says of itself and its \
+                      lists are kept on disk. From the second start on they are told from there, and the server itself is \
+                      started by the first request that needs it, and ended when it is idle. Lists are read anew whenever \
+                      the server starts or says that they changed, and on SIGHUP; the client is told what is another.",
+        after_help = "Example client config, where \"npx\" was the command before:\n  { \"mcpServers\": { \"memory\": { \
+                      \"command\": \"landbridge\",\n      \"args\": [\"wrap\", \"npx\", \"-y\", \
+                      \"@modelcontextprotocol/server-memory\"] } } }\n\nLANDBRIDGE_WRAP_DEBUG=1 (info), 2 (warn) or 3 \
+                      (debug) logs to landbridge-wrap-NAME.log in $XDG_RUNTIME_DIR/landbridge or the temporary folder.\n\
+                      Exit codes: 0 ended as asked, 1 the server cannot be started or does not answer, 2 wrong usage."
+    )]
+    Wrap(crate::wrap::Wrap),
     /// Check or show what `serve` would use.
     #[command(after_help = "Examples:\n  landbridge config check --config mcp.json\n  landbridge config show --json")]
     Config(Config),

@@ -39,21 +39,26 @@ impl Handle {
     }
 }
 
-/// Starts logging as these settings say.
+/// Starts logging as these settings say, or to a file that something else asks for, as much as that says.
 ///
 /// # Errors
 /// A file that cannot be written.
-pub fn start(settings: &Settings, default: &'static str) -> Result<Handle, Failure> {
+pub fn start(
+    settings: &Settings,
+    default: &'static str,
+    traced: Option<(PathBuf, &'static str)>,
+) -> Result<Handle, Failure> {
     let level = settings.log_level.as_deref();
     let (reloadable, handle) = reload::Layer::new(filter(level.unwrap_or(default)));
     let color = settings.log_format == LogFormat::Text && std::io::stderr().is_terminal();
     let stderr = Sink { target: Target::Stderr { color }, format: settings.log_format };
-    let file = match log_file(settings) {
-        Some((path, default)) => {
+    let wanted = log_file(settings).map(|(path, default)| (path, level.unwrap_or(default)));
+    let file = match wanted.or(traced) {
+        Some((path, level)) => {
             let opened = LogFile::open(&path)
                 .map_err(|error| Failure::usage(format!("cannot log to {}: {error}", path.display())))?;
             let sink = Sink { target: Target::File(opened), format: settings.log_format };
-            Some(sink.with_filter(filter(level.unwrap_or(default))))
+            Some(sink.with_filter(filter(level)))
         }
         None => None,
     };

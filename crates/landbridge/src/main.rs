@@ -16,10 +16,12 @@ mod reload;
 mod run;
 mod serve;
 mod settled;
+mod shelf;
 mod smoke;
 mod stdio;
 mod telemetry;
 mod watch;
+mod wrap;
 
 use std::process::ExitCode;
 
@@ -31,7 +33,7 @@ fn runtime(cli: &cli::Cli) -> tokio::runtime::Builder {
         Some(cli::Command::Stdio(_) | cli::Command::Demo(demo::Demo { http: None })) => {
             tokio::runtime::Builder::new_current_thread()
         }
-        Some(cli::Command::Init(_) | cli::Command::Smoke(_)) => tokio::runtime::Builder::new_current_thread(),
+        Some(cli::Command::Wrap(_) | cli::Command::Init(_) | cli::Command::Smoke(_)) => tokio::runtime::Builder::new_current_thread(),
         Some(cli::Command::Serve(_) | cli::Command::Config(_) | cli::Command::Demo(_)) | None => {
             tokio::runtime::Builder::new_multi_thread()
         }
@@ -53,10 +55,14 @@ fn prepare(cli: &cli::Cli) -> Result<(settled::Settled, logs::Handle), run::Fail
     }
     let default = match cli.command {
         Some(cli::Command::Stdio(_) | cli::Command::Demo(demo::Demo { http: None })) => "warn",
-        Some(cli::Command::Init(_) | cli::Command::Smoke(_)) => "warn",
+        Some(cli::Command::Wrap(_) | cli::Command::Init(_) | cli::Command::Smoke(_)) => "warn",
         _ => "info",
     };
-    let handle = logs::start(&settled.settings, default)?;
+    let traced = match &cli.command {
+        Some(cli::Command::Wrap(settings)) => wrap::trace::asked_for(settings),
+        _ => None,
+    };
+    let handle = logs::start(&settled.settings, default, traced)?;
     Ok((settled, handle))
 }
 

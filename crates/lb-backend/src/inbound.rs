@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use lb_exchange::{
-    Answer, Ask, AskKey, AskKind, Associated, Command, End, ErrorBody, Feed, FeedItem, Hints, List, Note, Outcome, Output,
-    Remote, Resume, Whence, associate,
+    Answer, Ask, AskKey, AskKind, Associated, Command, End, ErrorBody, Feed, FeedItem, Hints, List, Note, Outcome,
+    Output, Remote, Resume, Whence, associate,
 };
 use lb_wire::revision::{Era, code};
 use lb_wire::splice::Splice;

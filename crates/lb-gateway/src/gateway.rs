@@ -409,7 +409,8 @@ impl Shared {
         let result = match link.greeting(&hello.caller) {
             Some(kept) => kept,
             None => {
-                let no_server = |error: ConnectError| Refusal { error: error.to_body(entry.name().as_str()), busy: false };
+                let no_server =
+                    |error: ConnectError| Refusal { error: error.to_body(entry.name().as_str()), busy: false };
                 let connection = link.connection().await.map_err(no_server)?;
                 convert::welcome(connection.era(), connection.welcome(), hello.caller.revision)
             }

@@ -179,11 +179,7 @@ impl Endpoint {
         self.send_as(request, None).await
     }
 
-    async fn send_as(
-        self: &Arc<Self>,
-        request: Outgoing,
-        permit: Option<&Permit<'_>>,
-    ) -> Result<Reply, SendError> {
+    async fn send_as(self: &Arc<Self>, request: Outgoing, permit: Option<&Permit<'_>>) -> Result<Reply, SendError> {
         let mut request = request;
         while let Some(conn) = self.pool.take() {
             request = match self.send_on(conn, request).await? {
@@ -196,11 +192,7 @@ impl Endpoint {
     }
 
     /// Sends a request on a new connection.
-    async fn send_anew(
-        self: &Arc<Self>,
-        request: Outgoing,
-        permit: Option<&Permit<'_>>,
-    ) -> Result<Reply, SendError> {
+    async fn send_anew(self: &Arc<Self>, request: Outgoing, permit: Option<&Permit<'_>>) -> Result<Reply, SendError> {
         let mut request = request;
         // A server that restarts refuses for a moment or resets what is new: one more attempt, as nothing was sent.
         for last in [false, true] {

@@ -235,7 +235,8 @@ impl Link {
     fn renew_if_old(self: &Arc<Self>, kept: &Kept, running: Option<(&Connection, Listing)>) {
         let age = kept.slot.age();
         let is_silent = |(connection, which): (&Connection, Listing)| {
-            connection.declares(which.capability(), None) && !connection.declares(which.capability(), Some("listChanged"))
+            connection.declares(which.capability(), None)
+                && !connection.declares(which.capability(), Some("listChanged"))
         };
         let is_old = self.spec().max_age <= age || (UNANNOUNCED <= age && running.is_some_and(is_silent));
         if is_old && !kept.renewing.swap(true, Ordering::AcqRel) {

@@ -26,7 +26,8 @@ pub async fn read(connection: &Connection, which: Listing, caller: &Caller) -> R
     }
     let (mut pages, mut bytes, mut cursor) = (Vec::new(), 0, None::<Raw>);
     for _ in 0..PAGES_MAX {
-        let page = match connection.request(which.method(), params(connection, caller, cursor.as_ref()).as_ref()).await {
+        let page = match connection.request(which.method(), params(connection, caller, cursor.as_ref()).as_ref()).await
+        {
             Outcome::Result(page) => page.detached(),
             // Templates are optional even where there are resources.
             Outcome::Error(error) if error.code == code::METHOD_NOT_FOUND && pages.is_empty() => {

@@ -1,0 +1,202 @@
+//! `landbridge wrap`: one server on stdin and stdout, started when it is needed and ended when it is not.
+
+mod args;
+mod name;
+pub mod trace;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lb_exchange::{
+    BoxFuture, Call, Exchange, Hello, Middle, Mount, Principal, Refusal, Seat, ServerName, ServerSpec, Target, Tasks,
+    Welcome,
+};
+use lb_front::Front;
+use lb_gateway::{Gateway, Policy, Setup};
+use tokio::signal::unix::{SignalKind, signal as unix_signal};
+use tokio::sync::watch;
+
+pub use self::args::Wrap;
+use crate::assembly::{close, environment, signal};
+use crate::run::Failure;
+use crate::shelf;
+
+/// Serves until the client closes stdin, or it is told to stop.
+pub async fn wrap(settings: &Wrap) -> Result<(), Failure> {
+    let spec = spec(settings)?;
+    let name = spec.name.clone();
+    let tasks = Tasks::default();
+    let shelf = match (settings.no_cache, settings.refresh) {
+        (true, _) => None,
+        (false, true) => shelf::blank_disk(),
+        (false, false) => shelf::disk(),
+    };
+    let setup = Setup { policy: Policy::default(), only_server: true, shelf, ..Setup::default() };
+    let gateway = Gateway::new(vec![spec], &environment(&tasks)?, setup)
+        .map_err(|(name, error)| Failure::usage(format!("{name}: {error}")))?;
+    refresh_on_hangup(&gateway, &tasks)?;
+    let (failed, mut failure) = watch::channel(None);
+    let front = Front::new(Arc::new(Watched { gateway: gateway.clone(), failed }), lb_front::Settings::default());
+    let end = async {
+        tokio::select! {
+            () = signal() => {}
+            _ = failure.wait_for(Option::is_some) => {}
+        }
+    };
+    let served = lb_stdio::serve(&front, Mount::Server(name), Principal::local(), end).await;
+    close(&gateway, &tasks).await;
+    served.map_err(|error| Failure::runtime(error.to_string()))?;
+    let failure = failure.borrow_and_update().clone();
+    failure.map_or(Ok(()), |why| Err(Failure::runtime(why)))
+}
+
+/// The server that the command line names.
+fn spec(settings: &Wrap) -> Result<ServerSpec, Failure> {
+    let Some((command, args)) = settings.command.split_first() else {
+        return Err(Failure::usage("give the server's command: landbridge wrap [OPTIONS] COMMAND [ARGS]..."));
+    };
+    if !is_there(command) {
+        return Err(Failure::runtime(format!(
+            "cannot find the program {command:?}; give its path, or see that PATH has its folder"
+        )));
+    }
+    let name = server_name(&name::name(settings));
+    // In a client's config it stands in the place of the server, and so has what that would have: all of it.
+    let target =
+        Target::Child { command: command.clone(), args: args.to_vec(), env: Vec::new(), cwd: None, inherit_env: true };
+    let plain = ServerSpec::new(name, target);
+    Ok(ServerSpec {
+        cached: true,
+        idle_timeout: Some(settings.idle_timeout).filter(|idle| !idle.is_zero()),
+        max_age: settings.max_age,
+        init_timeout: settings.init_timeout,
+        list_timeout: settings.list_timeout,
+        ..plain
+    })
+}
+
+/// Whether the system would find a program.
+fn is_there(command: &str) -> bool {
+    if command.contains('/') {
+        return Path::new(command).exists();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(command).is_file())
+}
+
+/// The name under which errors speak of the server.
+fn server_name(name: &str) -> ServerName {
+    let short: String = name.trim_matches('_').replace("__", "_").chars().take(ServerName::BYTES_MAX).collect();
+    let known = ServerName::map_from(&short).or_else(|_| ServerName::map_from("server"));
+    known.unwrap_or_else(|_| unreachable!("a plain word is a name"))
+}
+
+/// A duration in seconds, as people write it: `30`, `0.5`.
+///
+/// # Errors
+/// With what is allowed.
+pub fn seconds(text: &str) -> Result<Duration, &'static str> {
+    let seconds: f64 = text.parse().map_err(|_| "give a number of seconds, as in 30 or 0.5")?;
+    let most = 365.0 * 24.0 * 60.0 * 60.0;
+    if !(0.0..=most).contains(&seconds) {
+        return Err("give a number of seconds from 0 to a year's");
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+/// The same, where none at all makes no sense.
+///
+/// # Errors
+/// With what is allowed.
+pub fn some_seconds(text: &str) -> Result<Duration, &'static str> {
+    match seconds(text)? {
+        Duration::ZERO => Err("give more than 0 seconds"),
+        some => Ok(some),
+    }
+}
+
+/// Lists are read anew at every SIGHUP.
+fn refresh_on_hangup(gateway: &Gateway, tasks: &Tasks) -> Result<(), Failure> {
+    let mut hangup = unix_signal(SignalKind::hangup())
+        .map_err(|error| Failure::runtime(format!("cannot listen for signals: {error}")))?;
+    let (gateway, owner) = (gateway.clone(), tasks.clone());
+    tasks.spawn(async move {
+        loop {
+            tokio::select! {
+                Some(()) = hangup.recv() => gateway.refresh_lists(),
+                () = owner.stopping() => return,
+            }
+        }
+    });
+    Ok(())
+}
+
+/// The gateway, watched for a server that cannot even say who it is: then there is nothing to serve.
+struct Watched {
+    gateway: Gateway,
+    failed: watch::Sender<Option<String>>,
+}
+
+impl Middle for Watched {
+    fn open(&self, call: Call) -> Exchange {
+        self.gateway.open(call)
+    }
+
+    fn begin(&self, hello: Hello) -> BoxFuture<'_, Result<Welcome, Refusal>> {
+        Box::pin(async move {
+            let begun = self.gateway.begin(hello).await;
+            if let Err(refusal) = &begun {
+                let said = refusal.error.raw.member("message");
+                let said = said.as_ref().and_then(|text| text.to_text()).unwrap_or_default().into_owned();
+                self.failed.send_replace(Some(said));
+            }
+            begun
+        })
+    }
+
+    fn seat(&self, id: &str, mount: &Mount, who: &Principal) -> Option<Arc<dyn Seat>> {
+        Middle::seat(&self.gateway, id, mount, who)
+    }
+
+    fn adopt(&self, pump: BoxFuture<'static, ()>) {
+        self.gateway.adopt(pump);
+    }
+
+    fn servers(&self) -> Vec<String> {
+        self.gateway.servers()
+    }
+
+    fn has(&self, mount: &Mount) -> bool {
+        self.gateway.has(mount)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_inferred_name_becomes_one_that_errors_can_use() {
+        for (name, want) in [
+            ("time", "time"),
+            ("_modelcontextprotocol_server-everything", "modelcontextprotocol_server-ever"),
+            ("a__b", "a_b"),
+            ("landbridge", "server"),
+            ("___", "server"),
+            ("", "server"),
+        ] {
+            assert_eq!(server_name(name).as_str(), want, "input {name:?}");
+        }
+    }
+
+    #[test]
+    fn seconds_may_have_a_fraction_and_have_bounds() {
+        assert_eq!(seconds("0"), Ok(Duration::ZERO));
+        assert_eq!(some_seconds("0.25"), Ok(Duration::from_millis(250)));
+        for bad in ["", "-1", "x", "1s", "NaN", "inf", "1e12"] {
+            assert!(seconds(bad).is_err(), "{bad:?}");
+        }
+        assert!(some_seconds("0").is_err());
+    }
+}

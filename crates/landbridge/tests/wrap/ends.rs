@@ -1,0 +1,116 @@
+//! How it ends, and what it leaves behind.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::world::{World, descendants, is_alive, signal, until};
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_in_time_ends_it_with_1() {
+    let world = World::new();
+    let mut client = world.wrap(&["--init-timeout", "1"], json!({ "init_delay": 60 }));
+    let start = Instant::now();
+    let params =
+        json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    let answer = client.request("initialize", params).await;
+    assert_eq!(answer["error"]["code"], -32603, "{answer}");
+    let server = world.server();
+    let (status, stderr) = client.end().await;
+    assert_eq!(status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("did not answer within 1 s"), "{stderr}");
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    until("the server is gone", || !is_alive(server)).await;
+}
+
+#[tokio::test]
+async fn wrong_usage_is_2_and_a_program_that_is_not_there_is_1() {
+    let world = World::new();
+    let run = |args: &[&str]| {
+        let args: Vec<String> = ["wrap"].iter().chain(args).map(|arg| (*arg).to_owned()).collect();
+        crate::client::Client::start(crate::LANDBRIDGE, &args, world.folder(), &[])
+    };
+    for (args, code, says) in [
+        (&[][..], 2, "COMMAND"),
+        (&["--bogus", "cat"], 2, "--bogus"),
+        (&["--init-timeout", "0", "cat"], 2, "more than 0"),
+        (&["--init-timeout", "-1", "cat"], 2, ""),
+        (&["--idle-timeout", "soon", "cat"], 2, "seconds"),
+        (&["/no/such/program"], 1, "cannot find the program"),
+        (&["--", "no-such-program-at-all"], 1, "cannot find the program"),
+    ] {
+        let (status, stderr) = run(args).end().await;
+        assert_eq!(status.code(), Some(code), "{args:?}: {stderr}");
+        assert!(stderr.contains(says), "{args:?}: {stderr}");
+    }
+}
+
+#[tokio::test]
+async fn options_of_the_server_are_the_servers() {
+    let world = World::new();
+    let mut command = world.command(json!({}));
+    command.extend(["--refresh", "--help", "--", "-x"].map(str::to_owned));
+    for separator in [&[][..], &["--"]] {
+        let mut client = world.wrap_command(separator, &command);
+        assert_eq!(client.hello().await["serverInfo"]["name"], "scripted");
+        client.close();
+        assert!(client.end().await.0.success());
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_stdin_and_signals_leave_no_process() {
+    for how in [None, Some(Signal::TERM), Some(Signal::INT), Some(Signal::KILL)] {
+        let world = World::new();
+        let mut client = world.wrap(&[], json!({}));
+        client.hello().await;
+        // A tree such as npm makes: the server, a shell, and what that started.
+        let shell: u32 = client.tool("tree", json!({})).await.parse().expect("a process id");
+        let server = world.server();
+        until("the shell has a child", || !descendants(shell).is_empty()).await;
+        let mut all = descendants(shell);
+        all.extend([shell, server]);
+        match how {
+            None => client.close(),
+            Some(how) => signal(client.pid(), how),
+        }
+        let (status, stderr) = client.end().await;
+        if how != Some(Signal::KILL) {
+            assert_eq!(status.code(), Some(0), "{how:?}: {stderr}");
+        }
+        until("all are gone", || all.iter().all(|pid| !is_alive(*pid))).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_ignores_everything_is_killed() {
+    let world = World::new();
+    let mut client = world.wrap(&[], json!({ "ignore_term": true }));
+    client.hello().await;
+    let server = world.server();
+    let start = Instant::now();
+    client.close();
+    let (status, stderr) = client.end().await;
+    assert_eq!(status.code(), Some(0), "{stderr}");
+    assert!(!is_alive(server));
+    let took = start.elapsed();
+    // 2 s to go by itself, 3 s after it was told to.
+    assert!(Duration::from_secs(4) < took && took < Duration::from_secs(20), "{took:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_went_by_itself_is_not_killed_again_at_the_end() {
+    // Regression: an earlier wrapper kept the group of a process that had ended, and an unknown one stood for its own.
+    let world = World::new();
+    let mut client = world.wrap(&[], json!({}));
+    client.hello().await;
+    let answer = client.request("tools/call", json!({ "name": "die" })).await;
+    assert_eq!(answer["error"]["code"], -32603);
+    let mut bystander = tokio::process::Command::new("sleep").arg("600").kill_on_drop(true).spawn().expect("it starts");
+    client.close();
+    let (status, stderr) = client.end().await;
+    assert_eq!(status.code(), Some(0), "it did not end itself: {stderr}");
+    assert!(bystander.try_wait().expect("a status").is_none(), "nor others");
+    bystander.kill().await.expect("it is ours");
+}

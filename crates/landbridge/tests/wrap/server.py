@@ -1,0 +1,160 @@
+"""A server that does as its one argument, a JSON object, says; and writes down what happens to it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+PLAN = json.loads(sys.argv[1])
+LOCK = threading.Lock()
+TOOLS = PLAN.get("tools", ["echo", "add", "same", "slow", "die", "progress", "elicit", "collide", "roots", "tree"])
+WAITING = {}
+EXTRA = []
+
+
+def note(line):
+    with open(PLAN["log"], "a") as log:
+        log.write(line + "\n")
+
+
+def send(message):
+    with LOCK:
+        sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        sys.stdout.flush()
+
+
+def started():
+    note(f"start {os.getpid()}")
+    with open(PLAN["log"]) as log:
+        starts = sum(line.startswith("start ") for line in log)
+    if PLAN.get("ignore_term"):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if starts in PLAN.get("fail_starts", []):
+        sys.stderr.write("ä" * 5000 + "last words\n")
+        sys.stderr.flush()
+        os._exit(3)
+
+
+def tool_names():
+    path = PLAN.get("tools_file")
+    if path and os.path.exists(path):
+        with open(path) as file:
+            return file.read().split() + EXTRA
+    return TOOLS + EXTRA
+
+
+def tools(params):
+    rows = [{"name": name, "inputSchema": {"type": "object"}, "_meta": {"n": 1.0}} for name in tool_names()]
+    size = PLAN.get("page", len(rows) or 1)
+    start = int((params or {}).get("cursor", "0"))
+    page = {"_meta": {"from": "server"}, "tools": rows[start : start + size]}
+    if start + size < len(rows):
+        page["nextCursor"] = str(start + size)
+    return page
+
+
+def ask(id, method, params):
+    done = threading.Event()
+    WAITING[json.dumps(id)] = [done, None]
+    send({"id": id, "method": method, "params": params})
+    done.wait(20)
+    return WAITING.pop(json.dumps(id))[1]
+
+
+def text(value):
+    return {"content": [{"type": "text", "text": value if isinstance(value, str) else json.dumps(value)}]}
+
+
+def call(id, params):
+    name, arguments = params["name"], params.get("arguments", {})
+    if name == "add":
+        EXTRA.append(arguments["tool"])
+        for _ in range(arguments.get("times", 1)):
+            send({"method": "notifications/tools/list_changed"})
+        return text("added")
+    if name == "same":
+        send({"method": "notifications/tools/list_changed"})
+        return text("nothing is new")
+    if name == "slow":
+        time.sleep(arguments["seconds"])
+        return text("slept")
+    if name == "die":
+        sys.stderr.write("it hurts\n")
+        sys.stderr.flush()
+        os._exit(7)
+    if name == "progress":
+        token = params["_meta"]["progressToken"]
+        send({"method": "notifications/progress", "params": {"progressToken": token, "progress": 1}})
+        time.sleep(arguments.get("seconds", 0.5))
+        return text("done")
+    if name == "elicit":
+        return text(ask("q-1", "elicitation/create", {"message": "who?", "requestedSchema": {"type": "object"}}))
+    if name == "collide":
+        # The very id under which it was called, as a request of its own.
+        return text(ask(id, "elicitation/create", {"message": "who?", "requestedSchema": {"type": "object"}}))
+    if name == "roots":
+        return text(ask("r-1", "roots/list", {}))
+    if name == "tree":
+        child = subprocess.Popen(["sh", "-c", "sleep 600 & wait"])
+        return text(str(child.pid))
+    if name == "unknown":
+        return None
+    return text(arguments)
+
+
+def answer(message):
+    id, method, params = message["id"], message["method"], message.get("params")
+    if method in PLAN.get("hang", []):
+        return
+    result = None
+    if method == "initialize":
+        time.sleep(PLAN.get("init_delay", 0))
+        note("hello " + json.dumps(params["capabilities"]) + " " + params["protocolVersion"])
+        capabilities = {"tools": {"listChanged": True}, "resources": {"subscribe": True}, "logging": {}}
+        result = {
+            "protocolVersion": PLAN.get("version", params["protocolVersion"]),
+            "capabilities": PLAN.get("capabilities", capabilities),
+            "serverInfo": {"name": "scripted", "version": "1.0", "x": 1.0},
+            "instructions": "as \u00fcsual",
+        }
+    elif method == "tools/list":
+        result = tools(params)
+    elif method == "resources/list":
+        result = {"resources": [{"uri": "a://b", "name": "b"}]}
+    elif method in ("logging/setLevel", "resources/subscribe", "resources/unsubscribe"):
+        note(f"{method} {json.dumps(params)}")
+        result = {}
+    elif method == "tools/call":
+        result = call(id, params)
+        if result is None:
+            return send({"id": id, "error": {"code": -32001, "message": "no such tool", "data": {"n": 1.0}}})
+    elif method == "own/method":
+        result = {"own": params}
+    if result is None:
+        return send({"id": id, "error": {"code": -32601, "message": "Method not found: " + method}})
+    send({"id": id, "result": result})
+
+
+def main():
+    started()
+    for line in sys.stdin:
+        message = json.loads(line)
+        if "method" not in message:
+            waiting = WAITING.get(json.dumps(message["id"]))
+            if waiting:
+                waiting[1] = message.get("result", message.get("error"))
+                waiting[0].set()
+        elif "id" in message:
+            note("request " + message["method"])
+            threading.Thread(target=answer, args=(message,), daemon=True).start()
+        else:
+            note("note " + message["method"])
+    if PLAN.get("ignore_term"):
+        time.sleep(600)
+    os._exit(0)
+
+
+main()
