@@ -19,13 +19,14 @@ pub struct Snapshot {
     lists: [Option<Raw>; 4],
     /// Those that could not be read, and are empty for that.
     failed: [bool; 4],
-    checked: SystemTime,
+    /// `None` until every list was read.
+    checked: Option<SystemTime>,
 }
 
 impl Snapshot {
     /// Of a server that has just introduced itself.
     pub fn new(era: Era, welcome: &Raw) -> Self {
-        Self { era, welcome: welcome.clone(), lists: Default::default(), failed: [false; 4], checked: UNIX_EPOCH }
+        Self { era, welcome: welcome.clone(), lists: Default::default(), failed: [false; 4], checked: None }
     }
 
     /// The era in which it was told.
@@ -60,8 +61,8 @@ impl Snapshot {
 
     /// For how long nobody has looked whether it is still so.
     pub fn age(&self) -> Duration {
-        // A clock that was set back leaves it young.
-        SystemTime::now().duration_since(self.checked).unwrap_or_default()
+        // A clock that was set back leaves it young, and so does a first look that is under way.
+        self.checked.and_then(|checked| SystemTime::now().duration_since(checked).ok()).unwrap_or_default()
     }
 
     pub(super) fn introduced(&mut self, era: Era, welcome: &Raw) {
@@ -79,7 +80,11 @@ impl Snapshot {
         }
         let Some(place) = self.lists.get_mut(which as usize) else { return false };
         let before = place.replace(list);
-        before.is_some_and(|before| *place != Some(before))
+        let is_another = before.is_some_and(|before| *place != Some(before));
+        if self.checked.is_none() && self.is_whole() {
+            self.checked();
+        }
+        is_another
     }
 
     pub(super) fn failed(&mut self, which: Listing) {
@@ -92,7 +97,7 @@ impl Snapshot {
     }
 
     pub(super) fn checked(&mut self) {
-        self.checked = SystemTime::now();
+        self.checked = Some(SystemTime::now());
     }
 }
 
@@ -114,7 +119,8 @@ pub(super) fn write_all(kept: &[(&Class, Snapshot)]) -> Vec<u8> {
 }
 
 fn write(class: &Class, snapshot: &Snapshot) -> Raw {
-    let seconds = snapshot.checked.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let checked = snapshot.checked.and_then(|checked| checked.duration_since(UNIX_EPOCH).ok());
+    let seconds = checked.unwrap_or_default().as_secs();
     let row = Object::new()
         .text("revision", class.revision.as_str())
         .raw("capabilities", &class.capabilities)
@@ -148,7 +154,7 @@ fn read(row: &Raw) -> Option<(Class, Snapshot)> {
     };
     let seconds: u64 = row.member("checked")?.as_str().parse().ok()?;
     let mut snapshot = Snapshot::new(era, &object("welcome")?);
-    snapshot.checked = UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?;
+    snapshot.checked = Some(UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?);
     for which in Listing::ALL {
         snapshot.put(which, object(which.member())?);
     }

@@ -70,7 +70,9 @@ fn what_is_written_is_read_again_byte_for_byte() {
     for (from, to) in [("\"format\":1", "\"format\":2"), ("\"kept\":", "\"lept\":")] {
         assert!(read_all(text.replacen(from, to, 1).into_bytes()).is_none(), "{to}");
     }
-    for (from, to) in [("2025-06-18", "2025-06-19"), ("legacy", "future"), ("\"prompts\":{", "\"prompt\":{")] {
+    for (from, to) in
+        [("2025-06-18", "2025-06-19"), ("legacy", "future"), ("\"resourceTemplates\":{", "\"templates\":{")]
+    {
         let read = read_all(text.replacen(from, to, 1).into_bytes()).expect("a file of ours");
         assert!(read.is_empty(), "{to}: a row that means nothing is left out");
     }
