@@ -120,7 +120,7 @@ pub fn gateway(
     tracer: Option<Arc<Tracer>>,
 ) -> Result<Gateway, Failure> {
     let environment = environment(tasks)?;
-    let shelf = if servers.iter().any(|server| server.cached) { shelf::disk() } else { None };
+    let shelf = shelf::disk();
     let tools: Option<Arc<dyn Surface>> = Some(Arc::new(lb_tools::Tools::default()));
     let only_server = surface == SurfaceName::Server;
     let (limits, record_args) = (limits(settings), settings.record_args);

@@ -49,7 +49,8 @@ impl Gateway {
 impl Shared {
     async fn define(self: &Arc<Self>, spec: ServerSpec) -> Change {
         let name = spec.name.clone();
-        let entry = match Entry::new(spec, self.environment(), Scope::All, self.clock().now(), None, self.tracer()) {
+        let (environment, shelf, now) = (self.environment(), self.shelf(), self.clock().now());
+        let entry = match Entry::new(spec, environment, shelf, Scope::All, now, None, self.tracer()) {
             Ok(entry) => entry,
             Err(error) => {
                 tracing::error!(server = %name, %error, "server of the config cannot be served");

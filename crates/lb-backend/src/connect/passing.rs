@@ -73,6 +73,7 @@ impl ConnectError {
             Self::Unauthorized { .. } | Self::Refused { .. } => Tells::Answered,
             Self::Status { status, .. } if *status < 500 => Tells::Answered,
             Self::Spawn(_)
+            | Self::SpawnFailed { .. }
             | Self::Exited { .. }
             | Self::Unreachable { .. }
             | Self::Status { .. }
