@@ -32,6 +32,7 @@ impl Settled {
             Some(Command::Stdio(stdio)) => (Some(&stdio.flags.given), &[Scope::Every, Scope::Servers]),
             Some(Command::Demo(Demo { http: Some(_) })) => (None, &[Scope::Every, Scope::Demo, Scope::Serve]),
             Some(Command::Demo(_) | Command::Init(_) | Command::Smoke(_)) => (None, &[Scope::Every]),
+            Some(Command::Wrap(_)) => (None, &[Scope::Every]),
         };
         let mut flags: Given = own.into_iter().chain([&cli.every.given]).flatten().cloned().collect();
         if let Some(Command::Demo(demo)) = &cli.command {

@@ -27,7 +27,7 @@ pub struct Intake {
     /// Answers to asks that went into the feed.
     pub feed_asks: Remote,
     /// Asks that went into the feed and wait for their answers.
-    open_asks: Arc<Mutex<HashSet<AskKey>>>,
+    pub open_asks: Arc<Mutex<HashSet<AskKey>>>,
     /// The wire contract of this connection.
     pub era: Era,
     /// Whether the server runs in this process, and may ask for what only we can do.

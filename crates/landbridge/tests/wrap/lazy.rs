@@ -46,7 +46,8 @@ async fn a_server_that_was_killed_between_calls_is_started_by_the_next() {
     client.tool("echo", json!({})).await;
     let first = world.server();
     signal(first, Signal::KILL);
-    until("it is gone", || !is_alive(first)).await;
+    let pid = client.pid();
+    until("all of it is gone", || descendants(pid).is_empty()).await;
     assert_eq!(client.tool("echo", json!({ "b": 2 })).await, r#"{"b": 2}"#);
     assert_eq!(world.starts(), 2);
     // What the first one was told, the second one is told too.
@@ -64,9 +65,7 @@ async fn a_start_that_fails_is_tried_three_times() {
     client.hello().await;
     client.tool("echo", json!({})).await;
     assert_eq!(world.starts(), 4, "the third attempt works");
-    let server = world.server();
-    signal(server, Signal::KILL);
-    until("it is gone", || !is_alive(server)).await;
+    client.request("tools/call", json!({ "name": "die" })).await;
     let answer = client.request("tools/call", json!({ "name": "echo" })).await;
     let error = &answer["error"];
     assert_eq!(error["code"], -32603, "{answer}");

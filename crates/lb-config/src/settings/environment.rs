@@ -40,7 +40,7 @@ impl Variables {
         let own: Vec<String> = table().iter().map(Setting::variable).collect();
         let mut known: Vec<&str> = table().iter().flat_map(|setting| setting.aliases).copied().collect();
         known.extend(own.iter().map(String::as_str));
-        known.extend([SETTINGS_VARIABLE, INLINE_CONFIG]);
+        known.extend([SETTINGS_VARIABLE, INLINE_CONFIG, "LANDBRIDGE_WRAP_DEBUG"]);
         let is_ours = |name: &str| name.starts_with("MCP_CONFIG_") || name.starts_with("LANDBRIDGE_");
         let mut unknown: Vec<&str> = self.0.iter().map(|(name, _)| name.as_str()).collect();
         unknown.retain(|name| is_ours(name) && !known.contains(name));
