@@ -213,8 +213,16 @@ impl Caller {
                 break;
             }
             self.history.count(&format!("sessions opened again{}", self.phase), 1);
-            if self.reopen_http().await.is_err() {
-                break;
+            if let Err(error) = self.reopen_http().await {
+                if !self.manners.retry_reset {
+                    end.detail += &format!("; and no new session: {error}");
+                    break;
+                }
+                self.history.count(&format!("retried after a reset{}", self.phase), 1);
+                if let Err(error) = self.reopen_http().await {
+                    end.detail += &format!("; and twice no new session: {error}");
+                    break;
+                }
             }
             self.put(&open).await;
             end = self.read(&open).await;

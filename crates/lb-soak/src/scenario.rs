@@ -10,6 +10,7 @@ mod heavy;
 mod hygiene;
 mod kills;
 mod kills_http;
+mod restart;
 mod steady;
 mod weather;
 
@@ -106,6 +107,11 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "R5",
         about: "kill -9 of a server over HTTP, in the middle of streams",
         run: |setup, size, seed| Box::pin(kills_http::run(setup, size, seed)),
+    },
+    Scenario {
+        name: "R7",
+        about: "rolling restarts under load, the new process first",
+        run: |setup, size, seed| Box::pin(restart::run(setup, size, seed)),
     },
     Scenario {
         name: "R11",

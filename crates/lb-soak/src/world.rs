@@ -145,6 +145,11 @@ impl World {
         procs::descendants(self.pid).len()
     }
 
+    /// Looks at the process that there is now.
+    pub fn watch_again(&mut self) {
+        self.watch = Watch::start(&self.ground.history, self.pid, "start");
+    }
+
     /// A client.
     ///
     /// # Panics

@@ -23,6 +23,11 @@ fn r5_a_killed_http_server_costs_its_callers_one_error_each_and_is_used_again() 
 }
 
 #[test]
+fn r7_rolling_restarts_fail_no_request() {
+    holds("R7");
+}
+
+#[test]
 fn r11_clients_that_never_read_are_cut_off_and_nobody_else_notices() {
     holds("R11");
 }

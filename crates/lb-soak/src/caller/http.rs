@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lb_peers::raw::RawHttp;
 use lb_peers::raw::handshake::Era;
-use lb_peers::raw::http::{Headers, Session, headers, modern_headers};
+use lb_peers::raw::http::{Headers, Session, headers, initialize_request, modern_headers, post_headers};
 use lb_peers::raw::http1::Head;
 use serde_json::Value;
 
@@ -30,14 +30,11 @@ pub struct Http {
 
 impl Http {
     pub async fn open(address: SocketAddr, server: &str, era: Era) -> std::io::Result<Self> {
-        let mut wire = connect(address).await?;
         let path = format!("/mcp/server/{server}");
-        let session = match era {
-            Era::Legacy => Some(wire.initialize(&path, "2025-11-25").await?),
-            Era::Modern => None,
+        let (wire, session) = match era {
+            Era::Legacy => handshake(address, &path).await?,
+            Era::Modern => (Some(connect(address).await?), None),
         };
-        // The connection may have been announced to be the last one.
-        let wire = (!session.as_ref().is_some_and(|session| closes(&session.response.head))).then_some(wire);
         Ok(Self { address, path, session, wire, problem: None })
     }
 
@@ -109,6 +106,24 @@ impl Http {
             delete(self.address, &self.path, &session).await;
         }
     }
+}
+
+/// Opens a session, on two connections where the first one is announced to be over after one response.
+async fn handshake(address: SocketAddr, path: &str) -> std::io::Result<(Option<RawHttp>, Option<Session>)> {
+    let version = "2025-11-25";
+    let mut wire = connect(address).await?;
+    let response = wire.post(path, &post_headers(), initialize_request("0", version).as_bytes()).await?;
+    if response.head.status() != 200 {
+        return Err(std::io::Error::other(format!("{} {}", response.head.start, start(&response.body))));
+    }
+    if closes(&response.head) {
+        wire = connect(address).await?;
+    }
+    let id = response.head.header("mcp-session-id").map(str::to_owned);
+    let session = Session { id, version: version.to_owned(), response };
+    let note = br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+    let noted = wire.post(path, &session.headers(), note).await?;
+    Ok(((!closes(&noted.head)).then_some(wire), Some(session)))
 }
 
 /// Ends a session from another connection.
