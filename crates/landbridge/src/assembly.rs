@@ -157,6 +157,17 @@ pub async fn signal() {
     });
 }
 
+/// The same, and says what is waited for, and for how long.
+pub async fn signal_to(front: lb_front::Front, limit: Duration) {
+    signal().await;
+    let seconds = limit.as_secs_f64();
+    match front.running() {
+        0 => {}
+        1 => eprintln!("landbridge: waiting up to {seconds} s for a call that runs"),
+        calls => eprintln!("landbridge: waiting up to {seconds} s for {calls} calls that run"),
+    }
+}
+
 async fn next_signal() {
     use tokio::signal::unix::{SignalKind, signal};
     match (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) {

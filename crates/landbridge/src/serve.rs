@@ -8,7 +8,7 @@ use lb_front::Front;
 use lb_gateway::Policy;
 use lb_http::{Http, Listener, Network, Place, Rate, Tls};
 
-use crate::assembly::{close, gateway, signal};
+use crate::assembly::{close, gateway, signal_to};
 use crate::banner::{Reached, banner};
 use crate::cli::SurfaceName;
 use crate::reload::{Door, Reload};
@@ -44,12 +44,13 @@ pub async fn serve(
     shown.pages.push(telemetry::page(&gateway));
     shown.pages.extend(watch::pages(&gateway));
     shown.health = Some(watch::health(&gateway));
+    let running = Front::clone(&front);
     let http = Http::new(front, shown);
     if let Some(reload) = reload {
         reload.start(&gateway, Some(Door { handle: http.handle(), tls }), &tasks);
     }
     eprint!("{text}");
-    http.serve(listeners, tasks.clone(), signal()).await;
+    http.serve(listeners, tasks.clone(), signal_to(running, settings.drain_timeout)).await;
     close(&gateway, &tasks).await;
     exporting.finish().await;
     Ok(())

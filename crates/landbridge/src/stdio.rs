@@ -6,7 +6,7 @@ use lb_exchange::{Mount, Principal, ServerName, ServerSpec, Tasks};
 use lb_front::Front;
 use lb_gateway::Policy;
 
-use crate::assembly::{Loaded, close, gateway, load, names, signal};
+use crate::assembly::{Loaded, close, gateway, load, names, signal_to};
 use crate::cli::{Stdio, SurfaceName};
 use crate::logs::Handle;
 use crate::reload::Reload;
@@ -41,8 +41,11 @@ pub async fn stdio(command: &Stdio, settled: Settled, logs: Handle) -> Result<()
     let gateway = gateway(loaded.servers, surface, policy, settings, &tasks, telemetry.tracer())?;
     let exporting = telemetry.export(&gateway, &tasks)?;
     reload.start(&gateway, None, &tasks);
-    let front = Front::new(Arc::new(gateway.clone()), lb_front::Settings::default());
-    let served = lb_stdio::serve(&front, mount, Principal::local(), signal()).await;
+    let times = lb_front::Settings::default();
+    let grace = times.grace;
+    let front = Front::new(Arc::new(gateway.clone()), times);
+    let stop = signal_to(front.clone(), grace);
+    let served = lb_stdio::serve(&front, mount, Principal::local(), stop).await;
     close(&gateway, &tasks).await;
     exporting.finish().await;
     served.map_err(|error| Failure::runtime(error.to_string()))

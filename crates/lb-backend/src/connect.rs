@@ -29,6 +29,7 @@ use crate::children::Children;
 use crate::error::{ConnectError, EraError};
 use crate::http::{Endpoint, HttpConnection};
 use crate::inbound::Intake;
+use crate::lane::Lane;
 use crate::pipe::{Ends, Pipe, Runs};
 
 pub use connector::Connector;
@@ -223,8 +224,8 @@ impl Server {
         let name = self.spec.name.clone();
         let welcome = welcome.detached();
         let makes_tasks = makes_tasks(era, &welcome);
-        let (log_level, usage) = (Mutex::new(None), Usage::new());
-        let connection = Connection { name, link, era, revision, welcome, log_level, makes_tasks, usage };
+        let (log_level, usage, lane) = (Mutex::new(None), Usage::new(), Lane::new());
+        let connection = Connection { name, link, era, revision, welcome, log_level, makes_tasks, usage, lane };
         let mixed = wish.caller.era() != era;
         if era == Era::Legacy && (mixed || !wish.client_says_initialized) {
             connection.notify("notifications/initialized", None);
@@ -264,6 +265,7 @@ pub struct Connection {
     /// Whether what it is asked may go on without a request.
     makes_tasks: bool,
     usage: Usage,
+    lane: Lane,
 }
 
 /// What tells whether a connection can be done without.

@@ -14,6 +14,7 @@ mod error;
 mod fingerprint;
 mod http;
 mod inbound;
+mod lane;
 mod lists;
 mod outbound;
 mod pipe;

@@ -39,7 +39,7 @@ pub enum Busy {
 
 impl Desk {
     /// Calls that one session may have open.
-    pub const RUNNING_MAX: usize = 1024;
+    pub const RUNNING_MAX: usize = 64;
     /// Asks that one session may have open.
     pub const ASKS_MAX: usize = 256;
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use lb_telemetry::Watch;
 use parking_lot::Mutex;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::measure;
 use crate::server::ServerSpec;
@@ -24,6 +25,8 @@ pub struct Exchange {
     unhurried: bool,
     /// Counts it at its end.
     watch: Option<Watch>,
+    /// Room that it takes up until it is dropped.
+    _room: Option<OwnedSemaphorePermit>,
 }
 
 enum Drive {
@@ -43,18 +46,12 @@ pub trait Driver: Send {
 impl Exchange {
     /// An exchange that has already ended, such as one answered from a cache.
     pub fn ready(end: End) -> Self {
-        Self {
-            drive: Drive::Ready(Some(Box::new(end))),
-            remote: Remote::deaf(),
-            server: None,
-            unhurried: false,
-            watch: None,
-        }
+        Self::made_of(Drive::Ready(Some(Box::new(end))), Remote::deaf())
     }
 
     /// An exchange with a driver of its own.
     pub fn new(driver: impl Driver + 'static, remote: Remote) -> Self {
-        Self { drive: Drive::Driver(Box::new(driver)), remote, server: None, unhurried: false, watch: None }
+        Self::made_of(Drive::Driver(Box::new(driver)), remote)
     }
 
     /// An exchange written as straight code: `make` gets a [`Yield`] to hand out steps, and returns the end.
@@ -64,8 +61,11 @@ impl Exchange {
     {
         let mailbox = Arc::<Mutex<Mailbox>>::default();
         let body = make(Yield(mailbox.clone()));
-        let (drive, remote) = (Drive::Routine(Box::pin(body)), Remote(Way::Mailbox(mailbox)));
-        Self { drive, remote, server: None, unhurried: false, watch: None }
+        Self::made_of(Drive::Routine(Box::pin(body)), Remote(Way::Mailbox(mailbox)))
+    }
+
+    fn made_of(drive: Drive, remote: Remote) -> Self {
+        Self { drive, remote, server: None, unhurried: false, watch: None, _room: None }
     }
 
     /// An exchange that is another one, once that can be made: connecting happens inside.
@@ -90,6 +90,13 @@ impl Exchange {
     #[must_use]
     pub fn watched(mut self, watch: Watch) -> Self {
         self.watch = Some(watch);
+        self
+    }
+
+    /// Takes up room until it is dropped.
+    #[must_use]
+    pub fn taking(mut self, room: OwnedSemaphorePermit) -> Self {
+        self._room = Some(room);
         self
     }
 

@@ -208,18 +208,27 @@ pub struct ErrorBody {
     pub code: i64,
     /// The whole object.
     pub raw: Raw,
+    /// Whether it says that we have too much to do: 429, where a status can still be chosen.
+    pub busy: bool,
 }
 
 impl ErrorBody {
     /// An error of our own.
     pub fn new(code: i64, message: &str, data: Option<&Raw>) -> Self {
-        Self { code, raw: compose::error_object(code, message, data) }
+        Self { code, raw: compose::error_object(code, message, data), busy: false }
+    }
+
+    /// Says that a later attempt may work: nothing was done.
+    #[must_use]
+    pub fn busy(mut self) -> Self {
+        self.busy = true;
+        self
     }
 
     /// An error object that a server wrote.
     pub fn from_server(raw: Raw) -> Self {
         let code = raw.member("code").and_then(|code| code.as_str().parse().ok()).unwrap_or(0);
-        Self { code, raw }
+        Self { code, raw, busy: false }
     }
 }
 

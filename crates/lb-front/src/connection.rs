@@ -58,6 +58,8 @@ pub struct Connection {
     out: VecDeque<Outgoing>,
     /// No more lines come; calls may go on until then.
     closing: Option<(Instant, Alarm)>,
+    /// The calls have been ended.
+    cut_off: bool,
     over: bool,
 }
 
@@ -86,6 +88,7 @@ impl Front {
             batches_ever: 0,
             out: VecDeque::new(),
             closing: None,
+            cut_off: false,
             over: false,
         }
     }
@@ -192,6 +195,12 @@ impl Connection {
         let idle = self.working == 0 && self.hello.is_none();
         if !idle {
             std::task::ready!(alarm.poll(*due, cx));
+            if !std::mem::replace(&mut self.cut_off, true) {
+                // Each call that is left gets an error, when it is polled: all of them anew.
+                self.front.end_calls();
+                self.turns = std::mem::take(&mut self.turns).into_iter().collect();
+                return Poll::Ready(());
+            }
         }
         self.end();
         Poll::Ready(())

@@ -63,8 +63,18 @@ impl Headers<'_> {
 impl Front {
     /// A front for this middle.
     pub fn new(middle: Arc<dyn Middle>, settings: Settings) -> Self {
-        let (listeners, returns) = Default::default();
-        Self { shared: Arc::new(Shared { middle, settings, listeners, returns, alarms: Alarms::default() }) }
+        let (listeners, returns, traffic) = Default::default();
+        Self { shared: Arc::new(Shared { middle, settings, listeners, returns, alarms: Alarms::default(), traffic }) }
+    }
+
+    /// How many calls run.
+    pub fn running(&self) -> usize {
+        self.shared.traffic.running()
+    }
+
+    /// Ends all calls: whoever polls a reply from now on finds an error where it would wait.
+    pub fn end_calls(&self) {
+        self.shared.traffic.end();
     }
 
     /// Whether a path leads anywhere.

@@ -87,7 +87,7 @@ impl Front {
         let method = call.message.method_text();
         let exchange = seat.clone().open(call);
         let client = Client::Legacy(seat.clone());
-        match Running::start(id.clone(), &method, exchange, client, &self.shared.settings) {
+        match Running::start(id.clone(), &method, exchange, client, &self.shared) {
             Ok(running) => Taken::Call(running),
             Err(busy) => Taken::refuse(&id, &busy),
         }
@@ -111,7 +111,16 @@ impl Taken {
             Busy::Id => (code::INVALID_REQUEST, 400),
             Busy::Calls => (code::SERVER_ERROR, 429),
         };
-        Self::Answer(error_message(Era::Legacy, Some(id), code, &busy.to_string(), None), status)
+        let data = overloaded(*busy);
+        Self::Answer(error_message(Era::Legacy, Some(id), code, &busy.to_string(), data.as_ref()), status)
+    }
+}
+
+/// The data of an error that says why a call cannot start.
+pub(crate) fn overloaded(busy: Busy) -> Option<Raw> {
+    match busy {
+        Busy::Id => None,
+        Busy::Calls => Some(Raw::from_static(r#"{"reason":"overloaded","retryAfterMs":1000}"#)),
     }
 }
 

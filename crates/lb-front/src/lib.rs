@@ -20,6 +20,7 @@ mod reply;
 mod running;
 mod settings;
 mod stream;
+mod traffic;
 mod watch;
 
 pub use accept::Accept;

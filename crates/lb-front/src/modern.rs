@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lb_exchange::{Call, Caller, Capabilities, ParamHeaders, Principal};
+use lb_exchange::{Busy, Call, Caller, Capabilities, ParamHeaders, Principal};
 use lb_wire::revision::method::{self, MethodFacts, Modern};
 use lb_wire::revision::{Era, Revision, code};
 use lb_wire::{Id, Kind, Message, Raw, Shape, compose, header};
@@ -10,6 +10,7 @@ use lb_wire::{Id, Kind, Message, Raw, Shape, compose, header};
 use crate::calls::Calls;
 use crate::era::{META_CAPABILITIES, META_CLIENT, META_VERSION};
 use crate::front::{Front, Headers, Request};
+use crate::legacy::overloaded;
 use crate::open::{Open, Posted};
 use crate::reply::{Reply, error_message, revisions};
 use crate::running::{Client, Running};
@@ -48,8 +49,10 @@ impl Front {
     pub(crate) fn modern_call(&self, id: &Id, call: Call, client: Client) -> Result<Running, Raw> {
         let method = call.message.method_text();
         let exchange = self.shared.middle.open(call);
-        Running::start(id.clone(), &method, exchange, client, &self.shared.settings)
-            .map_err(|busy| error_message(Era::Modern, Some(id), code::INVALID_REQUEST, &busy.to_string(), None))
+        Running::start(id.clone(), &method, exchange, client, &self.shared).map_err(|busy| {
+            let code = if busy == Busy::Calls { code::INTERNAL_ERROR } else { code::INVALID_REQUEST };
+            error_message(Era::Modern, Some(id), code, &busy.to_string(), overloaded(busy).as_ref())
+        })
     }
 }
 

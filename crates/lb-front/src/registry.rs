@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use crate::alarm::Alarms;
 use crate::settings::Settings;
+use crate::traffic::Traffic;
 
 /// Shared by all attachments of a front.
 pub(crate) struct Shared {
@@ -19,6 +20,7 @@ pub(crate) struct Shared {
     pub(crate) listeners: Listeners,
     pub(crate) returns: Returns,
     pub(crate) alarms: Alarms,
+    pub(crate) traffic: Arc<Traffic>,
 }
 
 /// The standalone stream of each session that has one open; bounded by the connections that hold them.

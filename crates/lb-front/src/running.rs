@@ -14,7 +14,9 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::convert;
+use crate::registry::Shared;
 use crate::settings::Settings;
+use crate::traffic::Counted;
 use crate::watch::Watch;
 
 /// Whom a call is for.
@@ -98,6 +100,8 @@ pub(crate) struct Running {
     /// What is said before the next step is taken.
     backlog: VecDeque<Said>,
     ask_max: std::time::Duration,
+    /// Calls only: a listen ends with its connection.
+    counted: Option<Counted>,
 }
 
 struct OpenAsk {
@@ -117,8 +121,9 @@ impl Running {
         method: &str,
         exchange: Exchange,
         client: Client,
-        settings: &Settings,
+        shared: &Shared,
     ) -> Result<Self, lb_exchange::Busy> {
+        let settings = &shared.settings;
         if let Some(desk) = client.desk() {
             desk.run(id.clone(), exchange.remote().clone())?;
         }
@@ -128,7 +133,9 @@ impl Running {
             true => Watch::patient(now),
             false => Watch::start(facts, settings, exchange.quiet_max(), now),
         };
-        Ok(Self::new(Some(id), exchange, client, facts, watch, settings))
+        let mut running = Self::new(Some(id), exchange, client, facts, watch, settings);
+        running.counted = (!running.is_endless()).then(|| Counted::new(&shared.traffic));
+        Ok(running)
     }
 
     /// What belongs to no request.
@@ -145,7 +152,7 @@ impl Running {
         settings: &Settings,
     ) -> Self {
         let (exchange, asks, backlog) = (Some(exchange), SmallVec::new(), VecDeque::new());
-        Self { id, exchange, client, facts, watch, asks, backlog, ask_max: settings.ask_max }
+        Self { id, exchange, client, facts, watch, asks, backlog, ask_max: settings.ask_max, counted: None }
     }
 
     /// Whom it is for.
@@ -194,6 +201,8 @@ impl Running {
                     self.settle(now);
                     if self.watch.is_over(now) {
                         self.give_up(cx);
+                    } else if self.counted.as_ref().is_some_and(Counted::is_over) {
+                        self.shut_down(cx);
                     }
                     if self.backlog.is_empty() {
                         return Poll::Pending;
@@ -277,19 +286,25 @@ impl Running {
 
     /// The deadline has passed.
     fn give_up(&mut self, cx: &mut Context<'_>) {
+        let what = format!("no answer within {} s", self.watch.limit().as_secs_f64());
+        self.cut_off(cx, Cancel::Deadline, &what, r#"{"reason":"timeout"}"#);
+    }
+
+    /// We stop, and it has not ended in time.
+    fn shut_down(&mut self, cx: &mut Context<'_>) {
+        self.cut_off(cx, Cancel::SessionEnd, "the gateway is shutting down", r#"{"reason":"shutdown"}"#);
+    }
+
+    fn cut_off(&mut self, cx: &mut Context<'_>, why: Cancel, what: &str, data: &'static str) {
         let Some(mut exchange) = self.exchange.take() else { return };
-        exchange.remote().cancel(Cancel::Deadline);
+        exchange.remote().cancel(why);
         // One more turn, so that a driver can tell its server; whatever it says now comes too late.
         drop(exchange.poll_step(cx));
         let server = exchange.server().map(|server| format!("server {:?}: ", server.name.as_str())).unwrap_or_default();
-        let ran = if self.facts.is_none_or(|facts| facts.name == method::TOOLS_CALL) {
-            "; it may still have run"
-        } else {
-            ""
-        };
-        let message = format!("{server}no answer within {} s{ran}", self.watch.limit().as_secs_f64());
-        let data = Raw::from_static(r#"{"reason":"timeout"}"#);
-        self.end(End::error(code::INTERNAL_ERROR, &message, Some(&data)));
+        let is_call = self.facts.is_none_or(|facts| facts.name == method::TOOLS_CALL);
+        let ran = if is_call { "; it may still have run" } else { "" };
+        let message = format!("{server}{what}{ran}");
+        self.end(End::error(code::INTERNAL_ERROR, &message, Some(&Raw::from_static(data))));
     }
 
     /// Says the end, after taking back what is still asked.
@@ -313,6 +328,7 @@ impl Running {
         let Some(id) = &self.id else { return Ended { answer: None, status: 200, receipt: end.receipt } };
         let (answer, status) = match (outcome, era) {
             (Outcome::Result(raw), _) => (Some(compose::result(id, &raw)), 200),
+            (Outcome::Error(error), _) if error.busy => (Some(compose::error(id, &error.raw)), 429),
             (Outcome::Error(error), Era::Legacy) => (Some(compose::error(id, &error.raw)), 200),
             (Outcome::Error(error), Era::Modern) => {
                 (Some(compose::error(id, &error.raw)), code::modern_status(error.code))

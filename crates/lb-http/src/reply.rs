@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue};
+use http::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, Response, StatusCode};
 use lb_exchange::SessionId;
 use lb_front::{Reply, error_body};
@@ -28,6 +28,9 @@ pub(crate) fn response(reply: Reply, map: HeaderMap, phase: &Arc<Phase>, retry_a
         Reply::Json { status, body, session, receipt } => {
             let mut response = page_in(map, status_of(status), JSON, Body::bytes(body, receipt));
             name_session(&mut response, session.as_ref());
+            if matches!(status, 429 | 503) {
+                response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            }
             response
         }
         Reply::Empty { status } => bare_in(map, status_of(status)),

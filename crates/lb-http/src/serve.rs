@@ -137,6 +137,10 @@ async fn drain(server: &Server) {
         (Level::Closing, CLOSE_MAX),
     ];
     for (level, limit) in steps {
+        if level == Level::Closing {
+            // First: what is polled because of the phase finds its end.
+            server.front.end_calls();
+        }
         server.phase.set(level);
         if tokio::time::timeout(limit, server.connections.timely_ended()).await.is_ok() {
             return;

@@ -11,6 +11,7 @@ use lb_wire::revision::{Era, code};
 use lb_wire::{Raw, compose};
 
 use super::{Connection, Link};
+use crate::lane::{self, Turn, Waiting};
 use crate::lists::{Lookup, Ticket};
 use crate::outbound;
 
@@ -23,6 +24,32 @@ impl Connection {
     /// # Errors
     /// The call itself, when the server is gone and nothing was sent: it can go out on another connection.
     pub fn open(self: &Arc<Self>, call: Call) -> Result<Exchange, Box<Call>> {
+        // A listen lasts as long as its client.
+        if call.message.method() == "subscriptions/listen" {
+            return self.open_now(call);
+        }
+        match self.lane.turn() {
+            Turn::Now(room) => self.open_now(call).map(|exchange| exchange.taking(room)),
+            Turn::Later(waiting) => Ok(self.open_later(waiting, call)),
+            Turn::Never => Ok(Exchange::ready(lane::refusal(self.name.as_str()))),
+        }
+    }
+
+    fn open_later(self: &Arc<Self>, waiting: Waiting, call: Call) -> Exchange {
+        let connection = self.clone();
+        Exchange::deferred(async move {
+            let opened = match waiting.turn().await {
+                Some(room) => connection.open_now(call).map(|exchange| exchange.taking(room)),
+                None => Err(Box::new(call)),
+            };
+            match opened {
+                Ok(exchange) => exchange,
+                Err(_) => Exchange::ready(End::ours(Outcome::Error(connection.closed().await))),
+            }
+        })
+    }
+
+    fn open_now(self: &Arc<Self>, call: Call) -> Result<Exchange, Box<Call>> {
         let now = Instant::now();
         self.used(&call, now);
         Ok(match self.intake().lists.look_up(&call.message, now) {

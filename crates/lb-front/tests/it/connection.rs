@@ -159,6 +159,8 @@ async fn the_end_of_input_lets_calls_finish_for_a_while_then_ends_the_session() 
     assert!(!connection.wants_line());
     let start = tokio::time::Instant::now();
     assert_eq!(short(&line(&mut connection).await), "result 1 \"slow\"");
+    let cut_off = line(&mut connection).await;
+    assert_eq!((&cut_off["id"], &cut_off["error"]["data"]["reason"]), (&json!(2), &json!("shutdown")), "{cut_off}");
     assert!(connection.next_line().await.is_none());
     assert_eq!(start.elapsed().as_secs(), 10);
     let log = middle.log();

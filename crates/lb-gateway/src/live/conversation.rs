@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lb_backend::Connection;
 use lb_exchange::{
-    Answer, AskKey, Call, Cancel, Command, End, ErrorBody, Exchange, Mount, Note, Outcome, Step, Tasks, Trace, Yield,
+    Answer, AskKey, Call, Cancel, Command, End, Exchange, Mount, Note, Outcome, Step, Tasks, Trace, Yield,
 };
 use lb_session::Cause;
 use lb_telemetry::Context;
@@ -309,7 +309,7 @@ fn finished(end: End) -> End {
 /// What a call is told whose server needed an answer that nobody gave.
 fn unanswered(server: &Text, end: &End) -> End {
     if let Outcome::Error(error) = &end.outcome {
-        return End::ours(Outcome::Error(ErrorBody { code: error.code, raw: error.raw.clone() }));
+        return End::ours(Outcome::Error(error.clone()));
     }
     let message = format!("server '{server}' needed input, and its request was not answered");
     End::error(code::INTERNAL_ERROR, &message, None)

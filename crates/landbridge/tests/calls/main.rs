@@ -1,0 +1,11 @@
+//! Calls end well: servers that are left alone, bounds on how many run, and what is told when we stop.
+
+#[path = "../order/client.rs"]
+mod client;
+
+mod breaker;
+mod forks;
+mod overload;
+mod stop;
+
+use client::LANDBRIDGE;

@@ -1,0 +1,109 @@
+//! How many calls of clients one connection carries at a time, and how many wait for their turn.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use lb_exchange::{End, ErrorBody, Outcome};
+use lb_wire::revision::code;
+use lb_wire::{Raw, compose};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Calls at a time.
+pub const CALLS_MAX: usize = 64;
+/// Calls that wait, first come first served, until their deadline; further ones are refused.
+pub const QUEUE_MAX: usize = 256;
+
+/// The way of calls through one connection.
+pub struct Lane {
+    room: Arc<Semaphore>,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// What becomes of a call.
+pub enum Turn {
+    /// It goes now.
+    Now(OwnedSemaphorePermit),
+    /// It waits.
+    Later(Waiting),
+    /// Too many wait already.
+    Never,
+}
+
+impl Lane {
+    /// Nothing is under way.
+    pub fn new() -> Self {
+        Self { room: Arc::new(Semaphore::new(CALLS_MAX)), waiting: Arc::default() }
+    }
+
+    /// The turn of a call that comes now. Those that wait go first.
+    pub fn turn(&self) -> Turn {
+        if let Ok(permit) = self.room.clone().try_acquire_owned() {
+            return Turn::Now(permit);
+        }
+        if QUEUE_MAX <= self.waiting.fetch_add(1, Ordering::Relaxed) {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            return Turn::Never;
+        }
+        Turn::Later(Waiting { room: self.room.clone(), waiting: self.waiting.clone() })
+    }
+}
+
+/// A place in the queue, given up when dropped.
+pub struct Waiting {
+    room: Arc<Semaphore>,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Waiting {
+    /// Waits until it is this call's turn.
+    ///
+    /// Cancel safe: yes, the place is given up.
+    pub async fn turn(self) -> Option<OwnedSemaphorePermit> {
+        self.room.clone().acquire_owned().await.ok()
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What a call is told that finds the queue full.
+pub fn refusal(server: &str) -> End {
+    let message = format!(
+        "server {server:?}: {CALLS_MAX} calls run and {QUEUE_MAX} wait for it already; the call was not sent, try again later"
+    );
+    let data = compose::object(&[("reason", &Raw::string("overloaded")), ("retryAfterMs", &Raw::value(&1000))]);
+    End::ours(Outcome::Error(ErrorBody::new(code::INTERNAL_ERROR, &message, Some(&data)).busy()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn calls_beyond_the_bound_wait_in_order_and_beyond_the_queue_are_refused() {
+        let lane = Lane::new();
+        let mut running: Vec<_> = (0..CALLS_MAX).map(|_| lane.turn()).collect();
+        assert!(running.iter().all(|turn| matches!(turn, Turn::Now(_))));
+        let mut waiting: Vec<_> = (0..QUEUE_MAX).map(|_| lane.turn()).collect();
+        assert!(waiting.iter().all(|turn| matches!(turn, Turn::Later(_))));
+        assert!(matches!(lane.turn(), Turn::Never));
+        let Some(Turn::Later(given_up)) = waiting.pop() else { panic!("it waits") };
+        drop(given_up);
+        assert!(matches!(lane.turn(), Turn::Later(_)), "a place that was given up is free");
+        let Turn::Later(first) = waiting.remove(0) else { panic!("it waits") };
+        let Turn::Later(second) = waiting.remove(0) else { panic!("it waits") };
+        let (mut first, mut second) = (Box::pin(first.turn()), Box::pin(second.turn()));
+        let is_ready = |turn: &mut std::pin::Pin<Box<_>>| {
+            use std::future::Future as _;
+            let waker = std::task::Waker::noop();
+            turn.as_mut().poll(&mut std::task::Context::from_waker(waker)).is_ready()
+        };
+        assert!(!is_ready(&mut first) && !is_ready(&mut second));
+        running.pop();
+        assert!(!is_ready(&mut second), "it came later");
+        assert!(is_ready(&mut first));
+    }
+}
