@@ -125,6 +125,9 @@ impl Intake {
         let progress =
             (method == PROGRESS).then(|| message.member("progressToken").and_then(|raw| number(&raw))).flatten();
         let hints = Hints { progress, subscription, related: None, general: changed.is_some() || updated };
+        if method == PROGRESS && progress.is_none() {
+            return; // no token of ours
+        }
         match self.associate(whence, hints, false) {
             Associated::Exchange(id) => self.to_exchange(id, message, progress.is_some()),
             Associated::Feed if method == PROGRESS => {} // of a call that is over

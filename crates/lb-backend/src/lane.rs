@@ -82,6 +82,10 @@ pub fn refusal(server: &str) -> End {
 mod tests {
     use super::*;
 
+    fn is_ready<F: Future>(turn: &mut std::pin::Pin<Box<F>>) -> bool {
+        turn.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_ready()
+    }
+
     #[tokio::test]
     async fn calls_beyond_the_bound_wait_in_order_and_beyond_the_queue_are_refused() {
         let lane = Lane::new();
@@ -96,11 +100,6 @@ mod tests {
         let Turn::Later(first) = waiting.remove(0) else { panic!("it waits") };
         let Turn::Later(second) = waiting.remove(0) else { panic!("it waits") };
         let (mut first, mut second) = (Box::pin(first.turn()), Box::pin(second.turn()));
-        let is_ready = |turn: &mut std::pin::Pin<Box<_>>| {
-            use std::future::Future as _;
-            let waker = std::task::Waker::noop();
-            turn.as_mut().poll(&mut std::task::Context::from_waker(waker)).is_ready()
-        };
         assert!(!is_ready(&mut first) && !is_ready(&mut second));
         running.pop();
         assert!(!is_ready(&mut second), "it came later");

@@ -58,9 +58,13 @@ pub fn associate(
         Whence::Stream(id) => Some(id),
         Whence::Shared => None,
     };
-    let by_name = [named, hints.subscription, hints.progress, hints.related].into_iter().flatten().find(|id| open(*id));
-    if let Some(id) = by_name {
+    let names = [named, hints.subscription, hints.progress, hints.related];
+    if let Some(id) = names.into_iter().flatten().find(|id| open(*id)) {
         return Associated::Exchange(id);
+    }
+    // What names a request that is over belongs to no other one, least of all to another client's.
+    if names.iter().any(Option::is_some) {
+        return Associated::Feed;
     }
     let mut eligible = in_flight.clone().filter(|call| call.eligible);
     match (eligible.next(), eligible.next()) {
@@ -100,6 +104,9 @@ mod tests {
                 Associated::Exchange(9),
             ),
             (Whence::Stream(7), hints, &[], false, Associated::Feed),
+            (Whence::Stream(7), hints, &[call(1)], true, Associated::Feed),
+            (Whence::Shared, token(7), &[call(1)], true, Associated::Feed),
+            (Whence::Shared, Hints { related: Some(7), ..hints }, &[call(1)], true, Associated::Feed),
         ];
         for (whence, hints, in_flight, oldest, want) in rows {
             let got = associate(*whence, *hints, in_flight.iter().copied(), *oldest);
