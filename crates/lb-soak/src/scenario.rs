@@ -11,6 +11,7 @@ mod hygiene;
 mod kills;
 mod kills_http;
 mod restart;
+mod stale;
 mod steady;
 mod weather;
 
@@ -152,6 +153,11 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "R19",
         about: "lists, results and reports that are too much",
         run: |setup, size, seed| Box::pin(heavy::run(setup, size, seed)),
+    },
+    Scenario {
+        name: "T5",
+        about: "a shared process reports for a call whose client is gone",
+        run: |setup, size, seed| Box::pin(stale::run(setup, size, seed)),
     },
     Scenario {
         name: "hygiene",

@@ -58,6 +58,11 @@ fn r19_lists_results_and_reports_that_are_too_much_stay_within_bounds() {
 }
 
 #[test]
+fn t5_reports_of_a_call_whose_client_is_gone_reach_nobody_else() {
+    holds("T5");
+}
+
+#[test]
 fn nothing_is_left_of_clients_and_servers_that_die_at_random() {
     holds("hygiene");
 }
