@@ -33,7 +33,9 @@ fn runtime(cli: &cli::Cli) -> tokio::runtime::Builder {
         Some(cli::Command::Stdio(_) | cli::Command::Demo(demo::Demo { http: None })) => {
             tokio::runtime::Builder::new_current_thread()
         }
-        Some(cli::Command::Wrap(_) | cli::Command::Init(_) | cli::Command::Smoke(_)) => tokio::runtime::Builder::new_current_thread(),
+        Some(cli::Command::Wrap(_) | cli::Command::Init(_) | cli::Command::Smoke(_)) => {
+            tokio::runtime::Builder::new_current_thread()
+        }
         Some(cli::Command::Serve(_) | cli::Command::Config(_) | cli::Command::Demo(_)) | None => {
             tokio::runtime::Builder::new_multi_thread()
         }

@@ -115,7 +115,15 @@ impl Gateway {
         let registry = Registry::default();
         for spec in specs.into_iter().filter(|spec| !spec.disabled) {
             let name = spec.name.clone();
-            let entry = Entry::new(spec, environment, setup.shelf.as_ref(), Scope::All, clock.now(), None, setup.tracer.clone());
+            let entry = Entry::new(
+                spec,
+                environment,
+                setup.shelf.as_ref(),
+                Scope::All,
+                clock.now(),
+                None,
+                setup.tracer.clone(),
+            );
             let put = entry.map(|entry| registry.put(entry)).map_err(|error| (name.clone(), error))?;
             if put.is_err() {
                 return Err((name, ConnectError::Handshake("too many servers are defined".to_owned())));

@@ -28,8 +28,7 @@ async fn over_http_what_ends_in_time_ends_and_the_rest_is_told() {
         let server = Server::fixture(Behind::Stdio).await;
         let mut gateway = server.gateway().await;
         let mut client = Client::http(gateway.address, version, json!({})).await;
-        let (mut short, mut plain, mut streamed) =
-            (client.again().await, client.again().await, client.again().await);
+        let (mut short, mut plain, mut streamed) = (client.again().await, client.again().await, client.again().await);
         let ids = [
             short.send("tools/call", sleep(3_000)).await,
             plain.send("tools/call", sleep(60_000)).await,
