@@ -1,4 +1,4 @@
-//! What every way of serving needs: the servers of a config, the gateway, signals, and the way down.
+//! What every way of serving needs: the servers of a config, the gateway, and the way down.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,9 +20,6 @@ use crate::shelf;
 const CLOSE_GRACE: Duration = Duration::from_secs(10);
 /// How long what is left may take. A child that will not go is ended after 5 s, and that must be seen.
 const TASKS_GRACE: Duration = Duration::from_secs(7);
-
-/// How long all of it may take: calls, sessions, children. Then the process ends whatever is left.
-const STOP_MAX: Duration = Duration::from_secs(35);
 
 /// The servers of a config.
 #[derive(Default)]
@@ -137,46 +134,4 @@ pub async fn close(gateway: &Gateway, tasks: &Tasks) {
         tracing::warn!("tasks outlived the grace period");
     }
     tracing::info!("shutdown_complete");
-}
-
-/// Resolves at the first Ctrl-C or SIGTERM; a second one, or a stop that takes too long, ends the process
-/// at once.
-pub async fn signal() {
-    next_signal().await;
-    eprintln!("landbridge: stopping; once more to stop at once");
-    tracing::info!("shutdown_start");
-    // A set of its own, which nobody closes: it must hear the second signal to the very end.
-    Tasks::default().spawn(async {
-        tokio::select! {
-            () = next_signal() => std::process::exit(130),
-            () = tokio::time::sleep(STOP_MAX) => {
-                eprintln!("landbridge: could not stop in order within {} s; stopping at once", STOP_MAX.as_secs());
-                std::process::exit(1);
-            }
-        }
-    });
-}
-
-/// The same, and says what is waited for, and for how long.
-pub async fn signal_to(front: lb_front::Front, limit: Duration) {
-    signal().await;
-    let seconds = limit.as_secs_f64();
-    match front.running() {
-        0 => {}
-        1 => eprintln!("landbridge: waiting up to {seconds} s for a call that runs"),
-        calls => eprintln!("landbridge: waiting up to {seconds} s for {calls} calls that run"),
-    }
-}
-
-async fn next_signal() {
-    use tokio::signal::unix::{SignalKind, signal};
-    match (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) {
-        (Ok(mut interrupt), Ok(mut terminate)) => {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-        }
-        _ => std::future::pending().await,
-    }
 }

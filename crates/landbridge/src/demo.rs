@@ -8,12 +8,13 @@ use lb_exchange::{Mount, Principal, Tasks};
 use lb_front::Front;
 use lb_gateway::Policy;
 
-use crate::assembly::{close, gateway, signal};
+use crate::assembly::{close, gateway};
 use crate::cli::SurfaceName;
 use crate::embedded;
 use crate::run::Failure;
 use crate::serve::serve;
 use crate::settled::Settled;
+use crate::stop::Stop;
 use crate::telemetry::Telemetry;
 
 /// `landbridge demo`
@@ -50,8 +51,11 @@ async fn stdio(settings: &Settings) -> Result<(), Failure> {
     let tasks = Tasks::default();
     let gateway = gateway(servers, SurfaceName::Server, Policy::default(), settings, &tasks, telemetry.tracer())?;
     let exporting = telemetry.export(&gateway, &tasks)?;
-    let front = Front::new(Arc::new(gateway.clone()), lb_front::Settings::default());
-    let served = lb_stdio::serve(&front, mount, Principal::local(), signal()).await;
+    let settings = lb_front::Settings::default();
+    let grace = settings.grace;
+    let front = Front::new(Arc::new(gateway.clone()), settings);
+    let stop = Stop::listen(move || grace);
+    let served = lb_stdio::serve(&front, mount, Principal::local(), stop.asked(), || stop.begin()).await;
     close(&gateway, &tasks).await;
     exporting.finish().await;
     served.map_err(|error| Failure::runtime(error.to_string()))

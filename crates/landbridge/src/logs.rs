@@ -10,11 +10,11 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use lb_config::settings::{LogFormat, Settings};
+use tracing_subscriber::Layer as _;
 use tracing_subscriber::filter::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{Layer as _, Registry};
 
 use self::file::LogFile;
 pub use self::hide::hide;
@@ -24,17 +24,23 @@ use crate::run::Failure;
 /// Changes the level while it runs.
 #[derive(Default)]
 pub struct Handle {
-    stderr: Option<reload::Handle<EnvFilter, Registry>>,
+    sinks: Vec<Level>,
+}
+
+/// How much one of the places gets.
+struct Level {
+    set: Box<dyn Fn(EnvFilter) -> Result<(), reload::Error> + Send + Sync>,
+    /// When nobody says.
     default: &'static str,
 }
 
 impl Handle {
     /// Logs this much from now on; `None` for what fits the command.
     pub fn set_level(&self, level: Option<&str>) {
-        let level = level.unwrap_or(self.default);
-        let changed = self.stderr.as_ref().map(|stderr| stderr.reload(filter(level)));
-        if let Some(Err(error)) = changed {
-            tracing::warn!(%error, "the level of logs could not be changed");
+        for sink in &self.sinks {
+            if let Err(error) = (sink.set)(filter(level.unwrap_or(sink.default))) {
+                tracing::warn!(%error, "the level of logs could not be changed");
+            }
         }
     }
 }
@@ -52,13 +58,18 @@ pub fn start(
     let (reloadable, handle) = reload::Layer::new(filter(level.unwrap_or(default)));
     let color = settings.log_format == LogFormat::Text && std::io::stderr().is_terminal();
     let stderr = Sink { target: Target::Stderr { color }, format: settings.log_format };
-    let wanted = log_file(settings).map(|(path, default)| (path, level.unwrap_or(default)));
+    let mut sinks = vec![Level { set: Box::new(move |filter| handle.reload(filter)), default }];
+    let wanted = log_file(settings).map(|(path, default)| (path, level.unwrap_or(default), Some(default)));
+    // What is asked for by name is as much as its name says, at any level.
+    let traced = traced.map(|(path, level)| (path, level, None));
     let file = match wanted.or(traced) {
-        Some((path, level)) => {
+        Some((path, level, default)) => {
             let opened = LogFile::open(&path)
                 .map_err(|error| Failure::usage(format!("cannot log to {}: {error}", path.display())))?;
             let sink = Sink { target: Target::File(opened), format: settings.log_format };
-            Some(sink.with_filter(filter(level)))
+            let (reloadable, handle) = reload::Layer::new(filter(level));
+            sinks.extend(default.map(|default| Level { set: Box::new(move |filter| handle.reload(filter)), default }));
+            Some(sink.with_filter(reloadable))
         }
         None => None,
     };
@@ -68,7 +79,7 @@ pub fn start(
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         tracing::error!(place, "panicked");
     }));
-    Ok(Handle { stderr: Some(handle), default })
+    Ok(Handle { sinks })
 }
 
 /// The file to log to, and how much when nobody says.

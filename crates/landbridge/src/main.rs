@@ -19,6 +19,7 @@ mod settled;
 mod shelf;
 mod smoke;
 mod stdio;
+mod stop;
 mod telemetry;
 mod watch;
 mod wrap;

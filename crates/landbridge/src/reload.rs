@@ -1,6 +1,7 @@
 //! Taking up changed servers and settings while it runs: on SIGHUP, and when a file changes.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use lb_config::settings::{Gathered, Given, Scope, Settings, Sources, changed, gather};
@@ -18,6 +19,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// What is compared with what the files say next.
 pub struct Reload {
     flags: Given,
+    /// The file of settings that the command line names.
+    named_file: Option<PathBuf>,
     scopes: &'static [Scope],
     gathered: Gathered,
     servers: Vec<ServerSpec>,
@@ -30,27 +33,50 @@ pub struct Reload {
 pub struct Door {
     /// The HTTP side.
     pub handle: lb_http::Handle,
-    /// Its certificate.
-    pub tls: Option<lb_http::Tls>,
+    /// Whether only this machine can connect.
+    pub is_local: bool,
 }
 
-/// What tells one state of a file from another. Editors replace files, so that the path counts and not the file.
+/// A file that is looked at, and whether nothing can be served without it.
+type Looked = (PathBuf, bool);
+
+/// What tells one state of the files from another. Editors replace files, so that the path counts and not the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Stamp(Vec<Option<(SystemTime, u64, u64)>>);
+struct Stamp(BTreeMap<PathBuf, State>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct State {
+    /// Time, length and number, if it is there.
+    found: Option<(SystemTime, u64, u64)>,
+    needed: bool,
+}
 
 impl Stamp {
-    fn of(files: &[PathBuf]) -> Self {
-        let stamp = |path: &PathBuf| {
+    fn of(files: Vec<Looked>) -> Self {
+        let found = |path: &Path| {
             use std::os::unix::fs::MetadataExt as _;
             let metadata = std::fs::metadata(path).ok()?;
             Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
         };
-        Self(files.iter().map(stamp).collect())
+        Self(files.into_iter().map(|(path, needed)| (path.clone(), State { found: found(&path), needed })).collect())
+    }
+
+    /// The same files as they are now.
+    fn again(&self) -> Self {
+        Self::of(self.0.iter().map(|(path, state)| (path.clone(), state.needed)).collect())
+    }
+
+    /// With the states that some of the files had earlier.
+    fn since(mut self, earlier: &Self) -> Self {
+        for (path, state) in &mut self.0 {
+            state.found = earlier.0.get(path).map_or(state.found, |earlier| earlier.found);
+        }
+        self
     }
 
     /// A file that is just being replaced is not there for a moment.
     fn is_whole(&self) -> bool {
-        self.0.iter().all(Option::is_some)
+        self.0.values().all(|state| state.found.is_some() || !state.needed)
     }
 }
 
@@ -60,7 +86,8 @@ impl Reload {
         let servers = loaded.servers.clone();
         logs::hide(&servers);
         let (flags, scopes) = (settled.flags.clone(), settled.scopes);
-        Self { flags, scopes, gathered: settled.gathered.clone(), servers, surface, logs, door: None }
+        let named_file = settled.named_file.clone();
+        Self { flags, named_file, scopes, gathered: settled.gathered.clone(), servers, surface, logs, door: None }
     }
 
     /// Watches until the tasks are stopped.
@@ -81,8 +108,7 @@ impl Reload {
             Ok(hangup) => hangup,
             Err(error) => return tracing::warn!(%error, "cannot hear SIGHUP: nothing is reloaded"),
         };
-        let mut files = self.files();
-        let mut known = Stamp::of(&files);
+        let mut known = Stamp::of(files(&self.gathered));
         let mut seen = known.clone();
         let mut look = tokio::time::interval(LOOK_EVERY);
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -91,60 +117,46 @@ impl Reload {
                 heard = hangup.recv() => heard.is_some(),
                 _ = look.tick() => false,
             };
-            let now = Stamp::of(&files);
+            let now = known.again();
             // Twice the same: nobody is in the middle of writing it.
             let settled = now != known && now == seen && now.is_whole();
             seen = now.clone();
-            self.renew_certificate();
             if asked || settled {
-                self.reload(&gateway).await;
-                files = self.files();
-                known = if asked { Stamp::of(&files) } else { now };
+                // Stamped before they are read: what is changed meanwhile is seen at the next look.
+                known = self.reload(&gateway, now).await;
                 seen = known.clone();
             }
         }
     }
 
-    /// Certificates are replaced by others, often without a word.
-    fn renew_certificate(&self) {
-        match self.door.as_ref().and_then(|door| door.tls.as_ref()).map(lb_http::Tls::reload_if_changed) {
-            Some(Ok(true)) => tracing::info!("certificate_reloaded"),
-            Some(Err(error)) => tracing::warn!(%error, "certificate_reload_failed"),
-            Some(Ok(false)) | None => {}
-        }
-    }
-
-    /// The files that hold what is reloaded.
-    fn files(&self) -> Vec<PathBuf> {
-        let mut probe = self.gathered.clone();
-        let settings = Settings::settle(&mut probe);
-        let servers = settings.config.filter(|_| settings.inline_servers.is_none());
-        servers.into_iter().chain(self.gathered.file.clone()).collect()
-    }
-
-    async fn reload(&mut self, gateway: &Gateway) {
-        let sources = Sources::of_process(self.flags.clone(), self.gathered.file.clone());
+    /// Takes up what the files say now, which were in this state. What is served now was read from the state that is
+    /// returned, or from a later one.
+    async fn reload(&mut self, gateway: &Gateway, before: Stamp) -> Stamp {
+        let sources = Sources::of_process(self.flags.clone(), self.named_file.clone());
         let mut gathered = gather(sources, self.scopes);
         let settings = Settings::settle(&mut gathered);
+        let stamp = Stamp::of(files(&gathered)).since(&before);
         let read = read_servers(&settings);
         if gathered.is_broken() || read.is_err() {
             say(gathered.problems());
             say(&read.err().unwrap_or_default());
             tracing::warn!(why = "there are errors, so nothing was changed", "config_reload_failed");
-            return;
+            return before;
         }
         let loaded = read.unwrap_or_default();
         say(&loaded.warnings);
         say(&loaded.left_out);
         let servers: Vec<_> = loaded.servers.into_iter().filter(|server| !server.disabled).collect();
         if self.surface == SurfaceName::Server && servers.is_empty() {
-            return tracing::warn!(why = "no server is left to serve, so nothing was changed", "config_reload_failed");
+            tracing::warn!(why = "no server is left to serve, so nothing was changed", "config_reload_failed");
+            return before;
         }
-        self.take_settings(gathered, &settings);
+        self.take_settings(gathered, settings);
         self.take_servers(servers, gateway).await;
+        stamp
     }
 
-    fn take_settings(&mut self, gathered: Gathered, settings: &Settings) {
+    fn take_settings(&mut self, gathered: Gathered, settings: Settings) {
         let (taken, left) = changed(&self.gathered, &gathered);
         if taken.contains(&"log_level") {
             self.logs.set_level(settings.log_level.as_deref());
@@ -152,7 +164,7 @@ impl Reload {
         if let Some(door) = self.door.as_ref().filter(|_| !taken.is_empty()) {
             let now = door.handle.settings();
             let (pages, health) = (now.pages.clone(), now.health.clone());
-            door.handle.update(lb_http::Settings { pages, health, ..serve::http(settings) });
+            door.handle.update(lb_http::Settings { pages, health, ..serve::http(&settings.reached(door.is_local)) });
         }
         for key in left {
             tracing::warn!(key, why = "it holds from the next start on", "setting_not_reloaded");
@@ -172,5 +184,44 @@ impl Reload {
             refused = count(Change::Refused),
             "config_reloaded"
         );
+    }
+}
+
+/// The files that hold what is reloaded.
+fn files(gathered: &Gathered) -> Vec<Looked> {
+    let settings = Settings::settle(&mut gathered.clone());
+    let servers = settings.config.filter(|_| settings.inline_servers.is_none()).map(|path| (path, true));
+    gathered.file_place.clone().into_iter().chain(servers).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_changes_while_it_is_read_is_read_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [old, new] = ["old", "new"].map(|name| folder.path().join(name));
+        std::fs::write(&old, "1").expect("written");
+        std::fs::write(&new, "1").expect("written");
+        let before = Stamp::of(vec![(old.clone(), true)]);
+        std::fs::write(&old, "changed").expect("written");
+        let known = Stamp::of(vec![(old.clone(), true), (new, true)]).since(&before);
+        assert_ne!(known.again(), known, "the change was made after the look");
+        let known = known.again();
+        assert_eq!(known.again(), known);
+    }
+
+    #[test]
+    fn a_file_that_may_be_missing_stops_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [optional, needed] = ["optional", "needed"].map(|name| folder.path().join(name));
+        std::fs::write(&needed, "1").expect("written");
+        let stamp = Stamp::of(vec![(optional.clone(), false), (needed.clone(), true)]);
+        assert!(stamp.is_whole());
+        std::fs::write(&optional, "1").expect("written");
+        assert_ne!(stamp.again(), stamp, "it is seen when it comes");
+        std::fs::remove_file(&needed).expect("removed");
+        assert!(!stamp.again().is_whole());
     }
 }

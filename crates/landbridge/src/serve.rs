@@ -2,32 +2,36 @@
 
 use std::sync::Arc;
 
-use lb_config::settings::{Environment, Listen, Settings};
+use lb_config::settings::{Environment, Listen, ProxyHeader, Settings};
 use lb_exchange::{ServerSpec, Tasks};
 use lb_front::Front;
 use lb_gateway::Policy;
 use lb_http::{Http, Listener, Network, Place, Rate, Tls};
 
-use crate::assembly::{close, gateway, signal_to};
+use crate::assembly::{close, gateway};
 use crate::banner::{Reached, banner};
 use crate::cli::SurfaceName;
 use crate::reload::{Door, Reload};
 use crate::run::Failure;
 use crate::settled::Settled;
+use crate::stop::Stop;
 use crate::telemetry::{self, Telemetry};
 use crate::watch;
 
 /// Serves these servers until it is told to stop.
 pub async fn serve(
-    settled: Settled,
+    mut settled: Settled,
     surface: SurfaceName,
     servers: Vec<ServerSpec>,
     reload: Option<Reload>,
 ) -> Result<(), Failure> {
     let telemetry = Telemetry::read()?;
+    let tls = tls(&settled.settings)?;
+    let listeners = listeners(&settled.settings).await?;
+    // A socket that was handed over is where it is, whatever the settings say.
+    let is_local = !listeners.iter().any(is_open);
+    settled.settings = settled.settings.reached(is_local);
     let settings = &settled.settings;
-    let tls = tls(settings)?;
-    let listeners = listeners(settings).await?;
     let at = listeners.first().map(|listener| at(settings, listener));
     let text = at.map(|at| banner(&at, surface, &servers, settings)).unwrap_or_default();
     let with_tls = |listener: Listener| match &tls {
@@ -47,10 +51,14 @@ pub async fn serve(
     let running = Front::clone(&front);
     let http = Http::new(front, shown);
     if let Some(reload) = reload {
-        reload.start(&gateway, Some(Door { handle: http.handle(), tls }), &tasks);
+        reload.start(&gateway, Some(Door { handle: http.handle(), is_local }), &tasks);
     }
     eprint!("{text}");
-    http.serve(listeners, tasks.clone(), signal_to(running, settings.drain_timeout)).await;
+    let handle = http.handle();
+    let calls_max = move || handle.settings().drain_max;
+    let stop = Stop::listen(calls_max.clone());
+    http.serve(listeners, tasks.clone(), stop.asked_with(running, calls_max)).await;
+    stop.begin();
     close(&gateway, &tasks).await;
     exporting.finish().await;
     Ok(())
@@ -74,13 +82,17 @@ async fn listeners(settings: &Settings) -> Result<Vec<Listener>, Failure> {
     }
     let adopted: Result<Vec<_>, _> = handed.into_iter().map(Listener::adopt).collect();
     let adopted = adopted.map_err(|error| Failure::runtime(error.to_string()))?;
-    let is_open = |listener: &Listener| listener.address().is_some_and(|address| !address.ip().is_loopback());
     if adopted.iter().any(is_open) && !settings.insecure_no_auth {
         let why = "the socket that was handed over can be reached from elsewhere, where everybody could use every \
                    server; say --insecure-no-auth if something in front of it keeps others out";
         return Err(Failure::usage(why));
     }
     Ok(adopted)
+}
+
+/// Whether others than this machine can connect.
+fn is_open(listener: &Listener) -> bool {
+    listener.address().is_some_and(|address| !address.ip().to_canonical().is_loopback())
 }
 
 async fn listener(settings: &Settings) -> Result<Listener, Failure> {
@@ -114,7 +126,7 @@ pub fn http(settings: &Settings) -> lb_http::Settings {
     let rate = settings
         .rate_limit_max
         .map(|max| Rate { max: u32::try_from(max).unwrap_or(u32::MAX), window: settings.rate_limit_window });
-    let network = |(address, bits): &(std::net::IpAddr, u8)| format!("{address}/{bits}").parse::<Network>().ok();
+    let network = |(address, length): &(std::net::IpAddr, u8)| Network::around(*address, *length);
     let mut http = lb_http::Settings {
         mcp_path: settings.mcp_path.clone(),
         allowed_origins: settings.allow_origin.clone(),
@@ -125,7 +137,11 @@ pub fn http(settings: &Settings) -> lb_http::Settings {
             Environment::Staging => lb_http::Environment::Staging,
             Environment::Prod => lb_http::Environment::Production,
         },
-        trusted_proxies: settings.trusted_proxies.iter().filter_map(network).collect(),
+        trusted_proxies: settings.trusted_proxies.iter().map(network).collect(),
+        proxy_header: match settings.proxy_header {
+            ProxyHeader::XForwardedFor => lb_http::ProxyHeader::XForwardedFor,
+            ProxyHeader::Forwarded => lb_http::ProxyHeader::Forwarded,
+        },
         rate,
         body_bytes_max: settings.body_bytes_max,
         body_read_max: settings.body_timeout,

@@ -1,5 +1,7 @@
 //! From a command line to the settings that hold for it.
 
+use std::path::PathBuf;
+
 use lb_config::settings::{Gathered, Given, Scope, Settings, Sources, gather};
 use lb_config::{Problem, Severity};
 
@@ -16,6 +18,8 @@ pub struct Settled {
     pub gathered: Gathered,
     /// The flags, for when everything is read again.
     pub flags: Given,
+    /// The file of settings that the command line names, for the same.
+    pub named_file: Option<PathBuf>,
     /// What this command has settings for.
     pub scopes: &'static [Scope],
 }
@@ -40,7 +44,7 @@ impl Settled {
         }
         let mut gathered = gather(Sources::of_process(flags.clone(), cli.settings.clone()), scopes);
         let settings = Settings::settle(&mut gathered);
-        Self { settings, gathered, flags, scopes }
+        Self { settings, gathered, flags, named_file: cli.settings.clone(), scopes }
     }
 
     /// Says what is wrong, and goes on only if it can.

@@ -6,12 +6,13 @@ use lb_exchange::{Mount, Principal, ServerName, ServerSpec, Tasks};
 use lb_front::Front;
 use lb_gateway::Policy;
 
-use crate::assembly::{Loaded, close, gateway, load, names, signal_to};
+use crate::assembly::{Loaded, close, gateway, load, names};
 use crate::cli::{Stdio, SurfaceName};
 use crate::logs::Handle;
 use crate::reload::Reload;
 use crate::run::Failure;
 use crate::settled::Settled;
+use crate::stop::Stop;
 use crate::telemetry::Telemetry;
 
 /// Serves until the client closes stdin, or it is told to stop.
@@ -41,11 +42,12 @@ pub async fn stdio(command: &Stdio, settled: Settled, logs: Handle) -> Result<()
     let gateway = gateway(loaded.servers, surface, policy, settings, &tasks, telemetry.tracer())?;
     let exporting = telemetry.export(&gateway, &tasks)?;
     reload.start(&gateway, None, &tasks);
-    let times = lb_front::Settings::default();
-    let grace = times.grace;
-    let front = Front::new(Arc::new(gateway.clone()), times);
-    let stop = signal_to(front.clone(), grace);
-    let served = lb_stdio::serve(&front, mount, Principal::local(), stop).await;
+    let settings = lb_front::Settings::default();
+    let grace = settings.grace;
+    let front = Front::new(Arc::new(gateway.clone()), settings);
+    let stop = Stop::listen(move || grace);
+    let asked = stop.asked_with(front.clone(), move || grace);
+    let served = lb_stdio::serve(&front, mount, Principal::local(), asked, || stop.begin()).await;
     close(&gateway, &tasks).await;
     exporting.finish().await;
     served.map_err(|error| Failure::runtime(error.to_string()))

@@ -18,9 +18,10 @@ use tokio::signal::unix::{SignalKind, signal as unix_signal};
 use tokio::sync::watch;
 
 pub use self::args::Wrap;
-use crate::assembly::{close, environment, signal};
+use crate::assembly::{close, environment};
 use crate::run::Failure;
 use crate::shelf;
+use crate::stop::Stop;
 
 /// Serves until the client closes stdin, or it is told to stop.
 pub async fn wrap(settings: &Wrap) -> Result<(), Failure> {
@@ -37,14 +38,17 @@ pub async fn wrap(settings: &Wrap) -> Result<(), Failure> {
         .map_err(|(name, error)| Failure::usage(format!("{name}: {error}")))?;
     refresh_on_hangup(&gateway, &tasks)?;
     let (failed, mut failure) = watch::channel(None);
-    let front = Front::new(Arc::new(Watched { gateway: gateway.clone(), failed }), lb_front::Settings::default());
+    let settings = lb_front::Settings::default();
+    let grace = settings.grace;
+    let stop = Stop::listen(move || grace);
+    let front = Front::new(Arc::new(Watched { gateway: gateway.clone(), failed }), settings);
     let end = async {
         tokio::select! {
-            () = signal() => {}
+            () = stop.asked() => {}
             _ = failure.wait_for(Option::is_some) => {}
         }
     };
-    let served = lb_stdio::serve(&front, Mount::Server(name), Principal::local(), end).await;
+    let served = lb_stdio::serve(&front, Mount::Server(name), Principal::local(), end, || stop.begin()).await;
     close(&gateway, &tasks).await;
     served.map_err(|error| Failure::runtime(error.to_string()))?;
     let failure = failure.borrow_and_update().clone();

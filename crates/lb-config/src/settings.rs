@@ -21,7 +21,7 @@ pub use kind::{Kind, Value};
 pub use listen::Listen;
 pub use show::{changed, shown, shown_json};
 pub use table::{INLINE_CONFIG, SETTINGS_VARIABLE, Scope, Setting, find, table};
-pub use typed::{Environment, LogFormat, Settings, Surface, Tls};
+pub use typed::{Environment, LogFormat, ProxyHeader, Settings, Surface, Tls};
 
 #[cfg(test)]
 mod tests;

@@ -63,15 +63,15 @@ impl Door {
         }
     }
 
-    /// Uses new certificates when there are some.
+    /// Uses new certificates when there are some: they are replaced by others, often without a word.
     async fn tend(&self, listener: &Listener) {
         let Some(tls) = &listener.tls else { return };
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
             match tls.reload_if_changed() {
                 Ok(false) => {}
-                Ok(true) => tracing::info!("new certificate in use"),
-                Err(error) => tracing::warn!(%error, "the old certificate stays in use"),
+                Ok(true) => tracing::info!("certificate_reloaded"),
+                Err(error) => tracing::warn!(%error, "certificate_reload_failed"),
             }
         }
     }

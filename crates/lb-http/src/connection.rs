@@ -39,10 +39,18 @@ pub(crate) async fn serve_connection(socket: Accepted, tls: Option<TlsAcceptor>,
     // Boxed: few connections have it, and it is large.
     let socket = match tls {
         None => plain(socket),
-        Some(acceptor) => match Box::pin(handshake(socket, acceptor, &settings)).await {
-            Ok(socket) => socket,
-            Err(error) => return tracing::debug!(%error, "no TLS handshake"),
-        },
+        Some(acceptor) => {
+            // As with a connection that has no request: whoever came late is let stay until the very end.
+            let last = if peer.late { Level::Aborting } else { Level::Finishing };
+            let shaken = tokio::select! {
+                shaken = Box::pin(handshake(socket, acceptor, &settings)) => shaken,
+                () = server.phase.reached(last) => Err(io::Error::other("the shutdown came first")),
+            };
+            match shaken {
+                Ok(socket) => socket,
+                Err(error) => return tracing::debug!(%error, "no TLS handshake"),
+            }
+        }
     };
     let pulse = Arc::new(Pulse::new(server.in_flight.clone()));
     let io = TokioIo::new(Watched::new(socket, pulse.clone()));

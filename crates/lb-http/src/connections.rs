@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+use crate::rate::Source;
+
 /// All open connections.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
@@ -18,32 +20,33 @@ struct Open {
     /// Those that came in time, and those that came when the shutdown had begun.
     timely: usize,
     late: usize,
-    by_address: HashMap<IpAddr, usize>,
+    by_source: HashMap<Source, usize>,
 }
 
 /// One open connection, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Entered {
     connections: Arc<Connections>,
-    counted: Option<IpAddr>,
+    counted: Option<Source>,
     late: bool,
 }
 
 impl Connections {
-    /// Takes one in, unless its address, where that counts, has enough of them.
+    /// Takes one in, unless its address, where that counts, has enough of them. A host of IPv6 counts as one.
     pub(crate) fn enter(
         self: &Arc<Self>,
         counted: Option<IpAddr>,
         per_address_max: usize,
         late: bool,
     ) -> Option<Entered> {
+        let counted = counted.map(Source::of);
         let mut open = self.lock();
-        if let Some(address) = counted {
-            let of_address = open.by_address.entry(address).or_default();
-            if per_address_max <= *of_address {
+        if let Some(source) = counted {
+            let of_source = open.by_source.entry(source).or_default();
+            if per_address_max <= *of_source {
                 return None;
             }
-            *of_address += 1;
+            *of_source += 1;
         }
         *(if late { &mut open.late } else { &mut open.timely }) += 1;
         drop(open);
@@ -95,12 +98,12 @@ impl Drop for Entered {
     fn drop(&mut self) {
         let mut open = self.connections.lock();
         *(if self.late { &mut open.late } else { &mut open.timely }) -= 1;
-        if let Some(address) = self.counted
-            && let Some(of_address) = open.by_address.get_mut(&address)
+        if let Some(source) = self.counted
+            && let Some(of_source) = open.by_source.get_mut(&source)
         {
-            *of_address -= 1;
-            if *of_address == 0 {
-                open.by_address.remove(&address);
+            *of_source -= 1;
+            if *of_source == 0 {
+                open.by_source.remove(&source);
             }
         }
         drop(open);
@@ -126,9 +129,20 @@ mod tests {
         let third = connections.enter(a, 2, false).unwrap();
         drop((second, third, other));
         connections.timely_ended().await;
-        assert!(connections.lock().by_address.is_empty(), "nothing is kept of addresses that are gone");
+        assert!(connections.lock().by_source.is_empty(), "nothing is kept of addresses that are gone");
         drop(free);
         connections.all_ended().await;
+    }
+
+    #[test]
+    fn a_host_of_ipv6_has_one_share_whatever_address_it_takes() {
+        let connections = Arc::new(Connections::default());
+        let [a, b, other] = ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"].map(|text| text.parse::<IpAddr>().ok());
+        let first = connections.enter(a, 1, false).unwrap();
+        assert!(connections.enter(b, 1, false).is_none(), "the same host");
+        assert!(connections.enter(other, 1, false).is_some());
+        drop(first);
+        assert!(connections.enter(b, 1, false).is_some());
     }
 
     #[tokio::test]

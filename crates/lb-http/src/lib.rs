@@ -34,5 +34,5 @@ pub use network::{Network, NetworkError};
 pub use pages::{Page, PageSource, Pages};
 pub use rate::Rate;
 pub use serve::{Handle, Http, serve};
-pub use settings::{Environment, EnvironmentError, HealthSource, Settings};
+pub use settings::{Environment, EnvironmentError, HealthSource, ProxyHeader, Settings};
 pub use tls::{Tls, TlsError};

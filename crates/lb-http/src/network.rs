@@ -31,6 +31,14 @@ pub enum NetworkError {
 const V4_BITS: u8 = 96;
 
 impl Network {
+    /// The network of this length that an address is in.
+    #[must_use]
+    pub fn around(address: IpAddr, length: u8) -> Self {
+        let offset = if address.is_ipv4() { V4_BITS } else { 0 };
+        let bits = offset.saturating_add(length).min(128);
+        Self { base: widened(address) & mask(bits), bits }
+    }
+
     /// Whether an address is in it.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
@@ -115,6 +123,16 @@ mod tests {
                 (got, want) => panic!("input {text:?}: {got:?}, not {want:?}"),
             }
         }
+    }
+
+    #[test]
+    fn a_network_is_made_of_any_of_its_addresses() {
+        for (address, length, want) in
+            [("10.0.0.7", 8, "10.0.0.0/8"), ("10.0.0.7", 32, "10.0.0.7/32"), ("2001:db8::7", 32, "2001:db8::/32")]
+        {
+            assert_eq!(Network::around(address.parse().unwrap(), length).to_string(), want);
+        }
+        assert_eq!(Network::around("10.0.0.7".parse().unwrap(), 200).to_string(), "10.0.0.7/32");
     }
 
     #[test]

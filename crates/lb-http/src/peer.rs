@@ -6,6 +6,7 @@ use http::HeaderMap;
 use http::header::{FORWARDED, HeaderName};
 
 use crate::network::Network;
+use crate::settings::{ProxyHeader, Settings};
 
 /// How a connection reached us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,14 +52,14 @@ impl Peer {
     }
 
     /// Whose request this is: the peer's, or, when that is a proxy we trust, that of the last hop we do not.
-    pub(crate) fn client(&self, headers: &HeaderMap, proxies: &[Network]) -> Option<IpAddr> {
-        let peer = self.address?;
+    pub(crate) fn client(&self, headers: &HeaderMap, settings: &Settings) -> Option<IpAddr> {
+        let (peer, proxies) = (self.address?, settings.trusted_proxies.as_slice());
         if !is_among(proxies, peer) {
             return Some(peer);
         }
         // What a hop says of those before it counts only while all hops on the way are trusted.
         let mut client = peer;
-        for hop in hops(headers).into_iter().rev() {
+        for hop in hops(headers, settings.proxy_header).into_iter().rev() {
             let Some(address) = hop else { break };
             client = address;
             if !is_among(proxies, address) {
@@ -73,12 +74,12 @@ fn is_among(networks: &[Network], address: IpAddr) -> bool {
     networks.iter().any(|network| network.contains(address))
 }
 
-/// Hops as the proxies tell them, the last one last; `None` for one that cannot be read. `Forwarded` wins where there
-/// is any, because it is the one with a standard.
-fn hops(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
+/// Hops as the proxies tell them, the last one last; `None` for one that cannot be read. Only the header that the proxies
+/// write counts: they pass any other on as the client sent it.
+fn hops(headers: &HeaderMap, told_in: ProxyHeader) -> Vec<Option<IpAddr>> {
     const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
     let values = |name: &HeaderName| headers.get_all(name).iter().map(|value| value.to_str().unwrap_or_default());
-    if headers.contains_key(FORWARDED) {
+    if told_in == ProxyHeader::Forwarded {
         let of = |element: &str| {
             let node = element.split(';').find_map(|pair| {
                 let (name, value) = pair.split_once('=')?;
@@ -102,14 +103,15 @@ fn node_address(node: &str) -> Option<IpAddr> {
 mod tests {
     use super::*;
 
-    fn client(peer: &str, headers: &[(&'static str, &str)]) -> String {
-        let proxies = ["10.0.0.0/8".parse().unwrap(), "2001:db8::/32".parse().unwrap()];
+    fn client(peer: &str, headers: &[(&'static str, &str)], proxy_header: ProxyHeader) -> String {
+        let trusted_proxies = vec!["10.0.0.0/8".parse().unwrap(), "2001:db8::/32".parse().unwrap()];
+        let settings = Settings { trusted_proxies, proxy_header, ..Settings::default() };
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(HeaderName::from_static(name), value.parse().unwrap());
         }
         let peer = Peer::new(None, SocketAddr::new(peer.parse().unwrap(), 1));
-        peer.client(&map, &proxies).unwrap().to_string()
+        peer.client(&map, &settings).unwrap().to_string()
     }
 
     #[test]
@@ -117,7 +119,6 @@ mod tests {
         let xff = "x-forwarded-for";
         for (peer, headers, want) in [
             ("192.0.2.1", vec![(xff, "203.0.113.9")], "192.0.2.1"),
-            ("192.0.2.1", vec![("forwarded", "for=203.0.113.9")], "192.0.2.1"),
             ("10.0.0.1", vec![], "10.0.0.1"),
             ("10.0.0.1", vec![(xff, "203.0.113.9")], "203.0.113.9"),
             ("10.0.0.1", vec![(xff, "1.1.1.1, 203.0.113.9")], "203.0.113.9"),
@@ -128,14 +129,28 @@ mod tests {
             ("10.0.0.1", vec![(xff, "203.0.113.9:4711")], "203.0.113.9"),
             ("10.0.0.1", vec![(xff, "")], "10.0.0.1"),
             ("::ffff:10.0.0.1", vec![(xff, "::ffff:203.0.113.9")], "203.0.113.9"),
-            ("10.0.0.1", vec![("forwarded", "for=1.1.1.1, for=\"[2001:db9::1]:80\";proto=https")], "2001:db9::1"),
-            ("10.0.0.1", vec![("forwarded", "proto=https;For=203.0.113.9"), (xff, "1.1.1.1")], "203.0.113.9"),
-            ("10.0.0.1", vec![("forwarded", "for=203.0.113.9, for=_hidden"), (xff, "1.1.1.1")], "10.0.0.1"),
             ("2001:db8::7", vec![(xff, "203.0.113.9, 2001:db8::8")], "203.0.113.9"),
             ("10.0.0.1", vec![("cf-connecting-ip", "1.1.1.1"), ("x-real-ip", "1.1.1.1")], "10.0.0.1"),
         ] {
-            assert_eq!(client(peer, &headers), want, "{peer} {headers:?}");
+            assert_eq!(client(peer, &headers, ProxyHeader::XForwardedFor), want, "{peer} {headers:?}");
         }
+        for (peer, headers, want) in [
+            ("192.0.2.1", vec![("forwarded", "for=203.0.113.9")], "192.0.2.1"),
+            ("10.0.0.1", vec![("forwarded", "for=1.1.1.1, for=\"[2001:db9::1]:80\";proto=https")], "2001:db9::1"),
+            ("10.0.0.1", vec![("forwarded", "proto=https;For=203.0.113.9"), (xff, "1.1.1.1")], "203.0.113.9"),
+            ("10.0.0.1", vec![("forwarded", "for=203.0.113.9, for=_hidden"), (xff, "1.1.1.1")], "10.0.0.1"),
+        ] {
+            assert_eq!(client(peer, &headers, ProxyHeader::Forwarded), want, "{peer} {headers:?}");
+        }
+    }
+
+    #[test]
+    fn a_header_that_the_proxy_does_not_write_says_nothing() {
+        let both = [("forwarded", "for=198.51.100.1"), ("x-forwarded-for", "203.0.113.9")];
+        assert_eq!(client("10.0.0.1", &both, ProxyHeader::XForwardedFor), "203.0.113.9");
+        assert_eq!(client("10.0.0.1", &both, ProxyHeader::Forwarded), "198.51.100.1");
+        assert_eq!(client("10.0.0.1", &both[..1], ProxyHeader::XForwardedFor), "10.0.0.1");
+        assert_eq!(client("10.0.0.1", &both[1..], ProxyHeader::Forwarded), "10.0.0.1");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
 /// How far a shutdown has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,6 +58,18 @@ impl Phase {
         wakers.open.insert(number, waker.clone());
         drop(wakers);
         Watching { phase: self.clone(), number }
+    }
+
+    /// Resolves when it has come this far.
+    ///
+    /// Cancel safe: yes.
+    pub(crate) async fn reached(self: &Arc<Self>, level: Level) {
+        let mut watching = None;
+        std::future::poll_fn(|cx| {
+            watching.get_or_insert_with(|| self.watch(cx.waker()));
+            if level <= self.level() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
     }
 
     fn lock(&self) -> MutexGuard<'_, Wakers> {

@@ -37,7 +37,7 @@ impl Record {
             id = shown(Some(&id)),
             method = %request.method(),
             path = request.uri().path(),
-            client = peer.client(headers, &settings.trusted_proxies).map(tracing::field::display),
+            client = peer.client(headers, settings).map(tracing::field::display),
             session = headers.get(HeaderName::from_static(SESSION_ID)).map(|session| hash(session.as_bytes())),
             version = shown(headers.get(HeaderName::from_static(PROTOCOL_VERSION))),
             agent = shown(headers.get(USER_AGENT)),

@@ -34,8 +34,10 @@ pub struct Settings {
     pub operator_token: Option<Secret>,
     /// Where this runs; `/health` tells no version in production.
     pub environment: Environment,
-    /// Proxies whose `Forwarded` or `X-Forwarded-For` is believed.
+    /// Proxies whose word about the client's address is believed.
     pub trusted_proxies: Vec<Network>,
+    /// Where they say it.
+    pub proxy_header: ProxyHeader,
 
     /// Requests of one client address, this machine's included, unless they come with a valid login. `None`: no such
     /// limit, as fits a gateway on loopback without a login.
@@ -91,6 +93,7 @@ impl Default for Settings {
             operator_token: None,
             environment: Environment::Development,
             trusted_proxies: Vec::new(),
+            proxy_header: ProxyHeader::XForwardedFor,
             rate: None,
             principal_rate: Some(Rate { max: 100, window: Duration::from_secs(1) }),
             in_flight_max: 1024,
@@ -116,6 +119,16 @@ impl std::fmt::Debug for Settings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Settings").field("mcp_path", &self.mcp_path).finish_non_exhaustive()
     }
+}
+
+/// The header in which a proxy says whose request it passes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProxyHeader {
+    /// `X-Forwarded-For`, as most write it.
+    #[default]
+    XForwardedFor,
+    /// `Forwarded`, as the standard has it.
+    Forwarded,
 }
 
 /// Where landbridge runs.

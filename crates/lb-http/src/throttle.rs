@@ -24,12 +24,12 @@ pub(crate) fn allowance(server: &Server, headers: &HeaderMap, settings: &Setting
 
 fn counted(headers: &HeaderMap, settings: &Settings, peer: Peer) -> Option<(Source, Rate)> {
     if let Some(rate) = settings.rate {
-        let client = peer.client(headers, &settings.trusted_proxies);
+        let client = peer.client(headers, settings);
         return Some((client.map_or(Source::OWN_USER, Source::of), rate));
     }
     // Without a login an address is all that tells one caller from another, and of this machine there is one.
     let rate = settings.principal_rate.filter(|_| !settings.login)?;
-    let client = peer.client(headers, &settings.trusted_proxies)?;
+    let client = peer.client(headers, settings)?;
     (!client.is_loopback()).then(|| (Source::of(client), rate))
 }
 

@@ -19,14 +19,23 @@ const LINE_BYTES_MAX: usize = 16 << 20;
 /// Bytes that wait to be written before more are made.
 const PENDING_MAX: usize = 256 << 10;
 
-/// Serves one client on stdin and stdout, until its input ends or `shutdown` resolves.
+/// Serves one client on stdin and stdout, until its input ends or `shutdown` resolves. When no more is taken in, `ending`
+/// is called: what is under way may go on for a while, as long as the client reads it, and `shutdown` is polled until
+/// the end.
 ///
 /// Cancel safe: no, lines may be lost.
 ///
 /// # Errors
 /// Stdin or stdout cannot be used.
-pub async fn serve(front: &Front, mount: Mount, who: Principal, shutdown: impl Future<Output = ()>) -> io::Result<()> {
+pub async fn serve(
+    front: &Front,
+    mount: Mount,
+    who: Principal,
+    shutdown: impl Future<Output = ()>,
+    ending: impl FnOnce(),
+) -> io::Result<()> {
     let mut shutdown = pin!(shutdown);
+    let (mut told, mut ending) = (false, Some(ending));
     let mut pump = Pump {
         connection: front.connection(who, mount),
         input: Some(input()?),
@@ -34,10 +43,18 @@ pub async fn serve(front: &Front, mount: Mount, who: Principal, shutdown: impl F
         output: Writer { output: output()?, pending: BytesMut::new(), receipts: Vec::new() },
     };
     poll_fn(|cx| {
-        if pump.input.is_some() && shutdown.as_mut().poll(cx).is_ready() {
+        // Also after the end of the input: whoever hears signals for us must go on to hear them.
+        if !told && shutdown.as_mut().poll(cx).is_ready() {
+            told = true;
             pump.finish();
         }
-        pump.poll(cx)
+        let polled = pump.poll(cx);
+        if pump.input.is_none()
+            && let Some(ending) = ending.take()
+        {
+            ending();
+        }
+        polled
     })
     .await
 }

@@ -4,5 +4,6 @@ mod logs;
 mod places;
 mod reload;
 mod secrets;
+mod stop;
 mod told;
 mod world;

@@ -5,7 +5,7 @@ use lb_peers::tools::ToolClient;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::world::{Run, World, arg, execute, server, servers};
+use crate::world::{Run, World, arg, execute, server, servers, until};
 
 /// What a client is told with the next reply, as type and server.
 async fn told(client: &ToolClient) -> Vec<(String, String)> {
@@ -67,7 +67,7 @@ async fn a_broken_file_changes_nothing_and_says_why() {
 #[tokio::test]
 async fn a_hangup_reloads_settings_and_names_those_that_it_cannot() {
     let world = World::new();
-    let settings = world.write("landbridge.toml", "listen = \"127.0.0.1:0\"\n");
+    let settings = world.write("landbridge.toml", "listen = \"127.0.0.1:0\"\nlog_file = \"log\"\n");
     let run = Run::start(&mut world.landbridge(&["serve", "--settings", arg(&settings)]));
     let mut asked = post_headers();
     asked.extend(headers(&[("Origin", "https://app.example")]));
@@ -75,7 +75,7 @@ async fn a_hangup_reloads_settings_and_names_those_that_it_cannot() {
     assert_eq!(refused.head.status(), 403);
     world.write(
         "landbridge.toml",
-        "listen = \"127.0.0.1:1\"\nallow_origin = [\"https://app.example\"]\nlog_level = \"debug\"\n",
+        "listen = \"127.0.0.1:1\"\nallow_origin = [\"https://app.example\"]\nlog_level = \"debug\"\nlog_file = \"log\"\n",
     );
     run.signal(Signal::HUP);
     run.says("setting_not_reloaded", 1).await;
@@ -83,6 +83,8 @@ async fn a_hangup_reloads_settings_and_names_those_that_it_cannot() {
     let allowed = run.http().await.post("/mcp", &asked, b"{}").await.expect("an answer");
     assert_eq!(allowed.head.status(), 400, "{}", allowed.text());
     run.says("DEBUG", 1).await;
+    let log = || std::fs::read_to_string(world.path("log")).unwrap_or_default();
+    until("the same in the file", log, |log| log.contains("DEBUG")).await;
     world.write("landbridge.toml", "port = \"none\"\n");
     run.signal(Signal::HUP);
     run.says("config_reload_failed", 1).await;
@@ -116,4 +118,24 @@ async fn a_hangup_reloads_servers_on_stdio_too() {
     };
     let answer: Value = serde_json::from_str(&answer).expect("JSON");
     assert_eq!(answer["result"]["content"][0]["text"], "2", "{answer}");
+}
+
+#[tokio::test]
+async fn the_usual_file_of_settings_may_go_and_come_while_it_runs() {
+    let world = World::new();
+    let config = world.servers(&json!({ "it": server("1") }));
+    std::fs::create_dir_all(world.path(".config/landbridge")).expect("a folder");
+    let settings = world.write(".config/landbridge/landbridge.toml", "log_level = \"debug\"\n");
+    let run = Run::start(&mut world.landbridge(&["serve", "--listen", "127.0.0.1:0", "--config", arg(&config)]));
+    let client = run.client().await;
+    std::fs::remove_file(&settings).expect("removed");
+    run.says("config_reloaded", 1).await;
+    run.signal(Signal::HUP);
+    run.says("config_reloaded", 2).await;
+    world.servers(&json!({ "it": server("2") }));
+    run.says("config_reloaded", 3).await;
+    assert_eq!(execute(&client, "it", "who", json!({})).await, "2");
+    world.write(".config/landbridge/landbridge.toml", "max_sessions = 7\n");
+    run.says("setting_not_reloaded", 1).await;
+    assert!(run.said().contains("key=max_sessions") && !run.said().contains("config_reload_failed"), "{}", run.said());
 }

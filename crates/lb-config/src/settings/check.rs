@@ -1,6 +1,6 @@
 //! Texts that a setting may be, as they are used later. Each says what is allowed.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Anything.
 pub(crate) fn any(text: &str) -> Result<String, &'static str> {
@@ -15,7 +15,9 @@ pub(crate) fn path(text: &str) -> Result<String, &'static str> {
 /// A host and a port, or the path of a socket. Whether the host exists is seen when it is listened on.
 pub(crate) fn listen(text: &str) -> Result<String, &'static str> {
     if let Some(path) = text.strip_prefix("unix:") {
-        return if path.is_empty() { Err("give a path, as in unix:/run/user/1000/landbridge.sock") } else { any(text) };
+        let good = path.starts_with('/') && !path.ends_with('/') && !path.contains('\0');
+        let advice = "give an absolute path, as in unix:/run/user/1000/landbridge/http.sock";
+        return if good { any(text) } else { Err(advice) };
     }
     let good = text.rsplit_once(':').is_some_and(|(host, port)| {
         bare_host(host).is_ok() && port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok()
@@ -58,20 +60,41 @@ pub(crate) fn origin(text: &str) -> Result<String, &'static str> {
 }
 
 /// A network as address and length, or one address.
-pub(crate) fn network(text: &str) -> Result<(IpAddr, u8), &'static str> {
-    let advice = "give an address or a network, as in 10.0.0.0/8 or ::1";
+pub(crate) fn network(text: &str) -> Result<(IpAddr, u8), String> {
+    let advice = || "give an address or a network, as in 10.0.0.0/8 or ::1".to_owned();
     let (address, length) = match text.split_once('/') {
         Some((address, length)) => (address, Some(length)),
         None => (text, None),
     };
-    let address: IpAddr = address.parse().map_err(|_| advice)?;
+    let address: IpAddr = address.parse().map_err(|_| advice())?;
     let most = if address.is_ipv4() { 32 } else { 128 };
-    match length {
-        None => Ok((address, most)),
+    let length = match length {
+        None => return Ok((address, most)),
         Some(length) if length.bytes().all(|byte| byte.is_ascii_digit()) => {
-            length.parse().ok().filter(|length| *length <= most).map(|length| (address, length)).ok_or(advice)
+            length.parse().ok().filter(|length| *length <= most).ok_or_else(advice)?
         }
-        Some(_) => Err(advice),
+        Some(_) => return Err(advice()),
+    };
+    // Most likely a slip: was one address meant, or all of them?
+    let base = base(address, length);
+    if base == address {
+        Ok((address, length))
+    } else {
+        Err(format!("give {base}/{length} for the whole network, or {address} for one address"))
+    }
+}
+
+/// The first address of a network.
+fn base(address: IpAddr, length: u8) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(length.min(32))).unwrap_or(0);
+            Ipv4Addr::from_bits(address.to_bits() & mask).into()
+        }
+        IpAddr::V6(address) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(length.min(128))).unwrap_or(0);
+            Ipv6Addr::from_bits(address.to_bits() & mask).into()
+        }
     }
 }
 
@@ -101,7 +124,10 @@ pub(crate) fn mcp_path(text: &str) -> Result<String, &'static str> {
         && !text.contains("//")
         && text.bytes().all(plain);
     let taken = ["/health", "/ping", "/sessions", "/metrics", "/waterfall"];
-    if good && !taken.contains(&text) { any(text) } else { Err("give a path that is free, as in /mcp") }
+    // Below them, too: /sessions/x would be taken for the page of a session.
+    let is_under = |page: &str| text.strip_prefix(page).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let is_taken = taken.into_iter().any(is_under);
+    if good && !is_taken { any(text) } else { Err("give a path that is free, as in /mcp") }
 }
 
 /// A level or a filter; an empty one, as a variable may be, stands for the default.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use super::gather::{Place, Told};
 use super::kind::{Raw, Unit};
-use super::table::{INLINE_CONFIG, SETTINGS_VARIABLE, Setting, table};
+use super::table::{INLINE_CONFIG, OTHER_VARIABLES, SETTINGS_VARIABLE, Setting, table};
 use crate::problem::{Problem, Severity};
 use crate::suggest::nearest;
 
@@ -40,10 +40,10 @@ impl Variables {
         let own: Vec<String> = table().iter().map(Setting::variable).collect();
         let mut known: Vec<&str> = table().iter().flat_map(|setting| setting.aliases).copied().collect();
         known.extend(own.iter().map(String::as_str));
-        known.extend([SETTINGS_VARIABLE, INLINE_CONFIG, "LANDBRIDGE_WRAP_DEBUG"]);
+        known.extend([SETTINGS_VARIABLE, INLINE_CONFIG]);
         let is_ours = |name: &str| name.starts_with("MCP_CONFIG_") || name.starts_with("LANDBRIDGE_");
         let mut unknown: Vec<&str> = self.0.iter().map(|(name, _)| name.as_str()).collect();
-        unknown.retain(|name| is_ours(name) && !known.contains(name));
+        unknown.retain(|name| is_ours(name) && !known.contains(name) && !OTHER_VARIABLES.contains(name));
         unknown.sort_unstable();
         unknown.into_iter().map(|name| warning(name, &known)).collect()
     }

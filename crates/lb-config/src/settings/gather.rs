@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::environment::Variables;
-use super::file::{self, FileSettings};
+use super::file;
 use super::kind::{Kind, Raw, Unit, Value};
 use super::table::{INLINE_CONFIG, SETTINGS_VARIABLE, Scope, Setting, table};
 use crate::problem::{Problem, Severity};
@@ -91,6 +91,8 @@ pub struct Gathered {
     pub(crate) problems: Vec<Problem>,
     /// The file that was read.
     pub file: Option<PathBuf>,
+    /// Where it is, or would be, and whether somebody named it: only then it must be there.
+    pub file_place: Option<(PathBuf, bool)>,
     /// Servers as JSON, out of a variable.
     pub inline_servers: Option<String>,
     /// The folder that relative paths of the file start from.
@@ -104,20 +106,17 @@ pub struct Gathered {
 pub fn gather(sources: Sources, scopes: &[Scope]) -> Gathered {
     let variables = Variables::new(sources.variables);
     let path = sources.file.or_else(|| variables.get(SETTINGS_VARIABLE).map(PathBuf::from));
-    let (file, from_file) = match path {
-        Some(path) => (Some(path.clone()), file::load(&path)),
-        // Nobody named this one, so that it may be missing.
-        None => match file::default_path(&|name| variables.get(name).map(str::to_owned)).filter(|path| path.exists()) {
-            Some(path) => (Some(path.clone()), file::load(&path)),
-            None => (None, FileSettings::default()),
-        },
-    };
+    let default = || file::default_path(&|name| variables.get(name).map(str::to_owned));
+    let file_place = path.map(|path| (path, true)).or_else(|| Some((default()?, false)));
+    let file = file_place.as_ref().filter(|(path, named)| *named || path.exists()).map(|(path, _)| path.clone());
+    let from_file = file.as_deref().map(file::load).unwrap_or_default();
     let mut gathered = Gathered {
         problems: from_file.problems,
         folder: file.as_deref().and_then(Path::parent).map(Path::to_owned),
         home: variables.get("HOME").map(PathBuf::from),
         inline_servers: variables.get(INLINE_CONFIG).map(str::to_owned),
         file,
+        file_place,
         ..Gathered::default()
     };
     for setting in table().iter().filter(|setting| scopes.contains(&setting.scope)) {

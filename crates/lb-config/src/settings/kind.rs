@@ -89,11 +89,9 @@ impl Kind {
                 .map(|item| check(item).map_err(str::to_owned))
                 .collect::<Result<_, _>>()
                 .map(Value::List),
-            Self::Networks => list(raw)?
-                .iter()
-                .map(|item| check::network(item).map_err(str::to_owned))
-                .collect::<Result<_, _>>()
-                .map(Value::Networks),
+            Self::Networks => {
+                list(raw)?.iter().map(|item| check::network(item)).collect::<Result<_, _>>().map(Value::Networks)
+            }
             Self::Absent { feature, off } => absent(raw, feature, off),
         }
     }

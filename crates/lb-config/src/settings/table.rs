@@ -5,6 +5,9 @@ use super::kind::Kind;
 
 /// The variable that names the file of settings.
 pub const SETTINGS_VARIABLE: &str = "LANDBRIDGE_SETTINGS";
+/// Variables that other parts of the project read, which are no settings: the trace of `wrap`, and those of tests.
+pub(crate) const OTHER_VARIABLES: [&str; 5] =
+    ["LANDBRIDGE_WRAP_DEBUG", "LANDBRIDGE_PEERS", "LANDBRIDGE_SEED", "LANDBRIDGE_LONG", "LANDBRIDGE_EVENTS"];
 /// The variable that holds servers as JSON, in place of a config file.
 pub const INLINE_CONFIG: &str = "LANDBRIDGE_CONFIG";
 
@@ -149,6 +152,7 @@ const TABLE: &[Setting] = &[
     Setting::new("allow_host", Demo, List(check::host), "loopback names", "Further host names that requests may name; loopback names always may").named("HOST").alias(&["ALLOWED_HOSTS"]).reloading(),
     Setting::new("allow_origin", Demo, List(check::origin), "loopback origins", "Further web origins that may call; loopback origins always may").named("ORIGIN").alias(&["CORS_ORIGINS", "CORS_ORIGIN", "MCP_CONFIG_SERVER_HTTP_CORS_ORIGINS"]).reloading(),
     Setting::new("trusted_proxies", Serve, Networks, "none", "Addresses or networks of proxies whose word about the client's address counts").named("NETWORK").alias(&["TRUSTED_PROXIES"]).reloading(),
+    Setting::new("proxy_header", Serve, Word(&["x-forwarded-for", "forwarded"]), "x-forwarded-for", "The header in which the trusted proxies say the client's address; any other is passed on as the client sent it, and says nothing").named("HEADER").reloading(),
     Setting::new("tls_cert", Serve, Text(check::path), "none", "Serve TLS with this certificate chain (PEM)").named("FILE"),
     Setting::new("tls_key", Serve, Text(check::path), "none", "The key of --tls-cert (PEM)").named("FILE"),
     Setting::new("mcp_path", Serve, Text(check::mcp_path), "/mcp", "Where the protocol is served").named("PATH").reloading(),

@@ -30,6 +30,15 @@ pub enum Environment {
     Prod,
 }
 
+/// The header in which trusted proxies say whose request they pass on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyHeader {
+    /// `X-Forwarded-For`.
+    XForwardedFor,
+    /// `Forwarded`.
+    Forwarded,
+}
+
 /// How logs are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
@@ -72,6 +81,8 @@ pub struct Settings {
     pub allow_origin: Vec<String>,
     /// Proxies that are believed.
     pub trusted_proxies: Vec<(IpAddr, u8)>,
+    /// Where they say whose request it is.
+    pub proxy_header: ProxyHeader,
     /// TLS, if it is ours to do.
     pub tls: Option<Tls>,
     /// Where the protocol is served.
@@ -98,6 +109,8 @@ pub struct Settings {
     pub body_bytes_max: usize,
     /// Requests of one address within the window; `None` for any number.
     pub rate_limit_max: Option<u64>,
+    /// Whether nobody said so, so that it depends on who can connect.
+    rate_by_reach: bool,
     /// That window.
     pub rate_limit_window: Duration,
     /// When an unused session ends.
@@ -145,16 +158,19 @@ impl Settings {
             allow_host.extend(url_host(url));
             allow_origin.push(url.clone());
         }
-        let rate_default = if listen.is_local() { 0 } else { RATE_BEYOND_LOOPBACK };
         let per_ip = gathered.count("max_connections_per_ip", 100);
         let path = |key: &str| gathered.text(key).map(|path| home(&path, gathered));
-        Self {
+        let settings = Self {
             config: path("config"),
             inline_servers: gathered.inline_servers.clone(),
             surface: if gathered.is("surface", "server") { Surface::Server } else { Surface::Tools },
             reuse_port: gathered.switch("reuse_port"),
             insecure_no_auth: gathered.switch("insecure_no_auth"),
             trusted_proxies: gathered.networks("trusted_proxies"),
+            proxy_header: match gathered.is("proxy_header", "forwarded") {
+                true => ProxyHeader::Forwarded,
+                false => ProxyHeader::XForwardedFor,
+            },
             tls: path("tls_cert").zip(path("tls_key")).map(|(cert, key)| Tls { cert, key }),
             mcp_path: gathered.text("mcp_path").unwrap_or_else(|| "/mcp".to_owned()),
             allow_stdio_spawn: gathered.switch("allow_stdio_spawn"),
@@ -171,7 +187,8 @@ impl Settings {
             connections_per_ip_max: (per_ip != 0).then(|| size(per_ip)),
             sessions_max: size(gathered.count("max_sessions", 10_000)),
             body_bytes_max: size(gathered.count("max_body", 4 << 20)),
-            rate_limit_max: Some(gathered.count("rate_limit_max", rate_default)).filter(|max| *max != 0),
+            rate_limit_max: Some(gathered.count("rate_limit_max", 0)).filter(|max| *max != 0),
+            rate_by_reach: gathered.value("rate_limit_max").is_none(),
             rate_limit_window: gathered.time("rate_limit_window", 60),
             session_ttl: gathered.time("session_ttl", 30 * 60),
             cleanup_every: gathered.time("cleanup_interval", 60),
@@ -191,7 +208,21 @@ impl Settings {
             public_url,
             allow_host,
             allow_origin,
-        }
+        };
+        let is_local = settings.listen.is_local();
+        settings.reached(is_local)
+    }
+
+    /// The same for a place that only this machine reaches, or others too: a socket that was handed over need not be
+    /// where `listen` says.
+    #[must_use]
+    pub fn reached(self, only_locally: bool) -> Self {
+        let rate_limit_max = match (self.rate_by_reach, only_locally) {
+            (false, _) => self.rate_limit_max,
+            (true, true) => None,
+            (true, false) => Some(RATE_BEYOND_LOOPBACK),
+        };
+        Self { rate_limit_max, ..self }
     }
 }
 

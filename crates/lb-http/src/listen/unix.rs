@@ -1,6 +1,6 @@
 //! Unix sockets: in a folder that is ours alone, never over somebody who still listens, and gone when we are.
 
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
@@ -20,6 +20,8 @@ pub(crate) struct SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
+        // Nobody puts its own there between the look and the removal.
+        let _alone = self.path.parent().and_then(|folder| alone_in(folder).ok());
         if identity(&self.path).is_ok_and(|found| found == self.identity)
             && let Err(error) = fs::remove_file(&self.path)
         {
@@ -30,8 +32,12 @@ impl Drop for SocketFile {
 
 /// Listens on a path.
 pub(super) fn bind(path: &Path) -> Result<(UnixListener, SocketFile), ListenError> {
+    // The parent of a bare name is nothing, which could not be checked.
+    let path = &std::path::absolute(path)?;
     let folder = path.parent().unwrap_or(Path::new("/"));
     secure_folder(folder)?;
+    // Of two who find a socket that was left behind, one must not remove what the other has just put in its place.
+    let _alone = alone_in(folder)?;
     clear(path)?;
     let listener = UnixListener::bind(path)?;
     // Nobody else gets into the folder, so that there is no moment in which another could connect.
@@ -42,19 +48,24 @@ pub(super) fn bind(path: &Path) -> Result<(UnixListener, SocketFile), ListenErro
 
 /// Makes the folder, or checks that it is ours alone.
 fn secure_folder(folder: &Path) -> Result<(), ListenError> {
-    match fs::metadata(folder) {
+    let found = match fs::metadata(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok(DirBuilder::new().recursive(true).mode(0o700).create(folder)?);
+            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+            // Another may have made it in this moment, and their rules may give it to others.
+            fs::metadata(folder)?
         }
-        Err(error) => return Err(error.into()),
-        Ok(found) => {
-            let ours = found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o077 == 0;
-            if found.is_dir() && ours {
-                return Ok(());
-            }
-        }
-    }
-    Err(ListenError::Folder { folder: folder.to_owned() })
+        found => found?,
+    };
+    let ours = found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o077 == 0;
+    if found.is_dir() && ours { Ok(()) } else { Err(ListenError::Folder { folder: folder.to_owned() }) }
+}
+
+/// Keeps other processes of ours from changing sockets in this folder, until it is dropped. Nobody else can open the
+/// folder, and nobody holds it for longer than a look takes.
+fn alone_in(folder: &Path) -> io::Result<File> {
+    let folder = File::open(folder)?;
+    folder.lock()?;
+    Ok(folder)
 }
 
 /// Removes the socket of a process that is gone.
@@ -111,6 +122,43 @@ mod tests {
         drop(file);
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious", "it is no longer ours");
         assert!(matches!(bind(&path), Err(ListenError::NoSocket { .. })));
+    }
+
+    #[tokio::test]
+    async fn of_many_who_find_a_socket_left_behind_one_gets_it() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o700)).unwrap();
+        let path = folder.path().join("http.sock");
+        for round in 0..50 {
+            drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+            let start = std::sync::Barrier::new(4);
+            let runtime = tokio::runtime::Handle::current();
+            let tried = std::thread::scope(|scope| {
+                let one = || {
+                    let _entered = runtime.enter();
+                    start.wait();
+                    bind(&path)
+                };
+                let all: Vec<_> = (0..4).map(|_| scope.spawn(one)).collect();
+                all.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+            });
+            assert_eq!(tried.iter().filter(|bound| bound.is_ok()).count(), 1, "round {round}: {tried:?}");
+            assert!(UnixStream::connect(&path).is_ok(), "round {round}: and it is reached");
+            drop(tried);
+            assert!(!path.exists(), "round {round}");
+        }
+    }
+
+    #[test]
+    fn a_bare_name_is_in_the_folder_where_we_are() {
+        // The folder of this crate is open to others, or at least no place for a socket.
+        let here = std::env::current_dir().unwrap();
+        let kept = fs::metadata(&here).unwrap().mode() & 0o077 == 0;
+        assert_eq!(secure_folder(&here).is_ok(), kept);
+        if !kept {
+            let refused = bind(Path::new("bare-name.sock")).unwrap_err();
+            assert!(refused.to_string().contains("0700"), "{refused}");
+        }
     }
 
     #[test]

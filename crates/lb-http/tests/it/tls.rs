@@ -98,6 +98,22 @@ async fn a_handshake_that_does_not_come_is_not_waited_for() {
 }
 
 #[tokio::test]
+async fn a_handshake_that_does_not_end_does_not_hold_up_the_shutdown() {
+    let files = Files::new();
+    let (drain_max, handshake_max) = (Duration::from_millis(100), 100 * PATIENCE);
+    let server = files.server(Settings { drain_max, handshake_max, ..Settings::default() }).await;
+    let mut silent = server.connect().await;
+    let start = Instant::now();
+    while server.handle.connections() == 0 {
+        assert!(start.elapsed() < PATIENCE, "the connection is not accepted");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    server.stop.cancel();
+    assert!(silent.closed().await.is_empty());
+    tokio::time::timeout(PATIENCE, server.stopped.cancelled()).await.expect("it stops");
+}
+
+#[tokio::test]
 async fn a_new_certificate_is_used_without_a_restart_and_open_connections_go_on() {
     let mut files = Files::new();
     let server = files.server(Settings::default()).await;

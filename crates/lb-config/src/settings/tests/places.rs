@@ -174,3 +174,38 @@ fn names_are_given_once() {
     names.dedup();
     assert_eq!(names.len(), count);
 }
+
+#[test]
+fn names_that_other_parts_read_are_not_complained_about() {
+    let names =
+        ["LANDBRIDGE_PEERS", "LANDBRIDGE_SEED", "LANDBRIDGE_LONG", "LANDBRIDGE_EVENTS", "LANDBRIDGE_WRAP_DEBUG"];
+    let (_, gathered) = settle(&[], &names.map(|name| (name, "1")), "");
+    assert_eq!(told(&gathered), [""; 0]);
+}
+
+#[test]
+fn the_limit_of_requests_depends_on_who_can_connect_unless_somebody_sets_it() {
+    let open = [("listen", "0.0.0.0:1"), ("insecure_no_auth", "")];
+    let max = |flags: &[(&'static str, &str)], local: bool| settle(flags, &[], "").0.reached(local).rate_limit_max;
+    assert_eq!((settle(&[], &[], "").0.rate_limit_max, settle(&open, &[], "").0.rate_limit_max), (None, Some(100)));
+    assert_eq!((max(&[], false), max(&[], true)), (Some(100), None), "a socket that was handed over");
+    assert_eq!((max(&open, false), max(&open, true)), (Some(100), None));
+    for local in [true, false] {
+        assert_eq!(max(&[("rate_limit_max", "7")], local), Some(7));
+        assert_eq!(max(&[("rate_limit_max", "0")], local), None);
+    }
+}
+
+#[test]
+fn a_file_that_nobody_named_may_go_missing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let home = folder.path().to_str().expect("a path");
+    let place = |variables: &[(&str, &str)]| settle(&[], variables, "").1;
+    let gathered = place(&[("XDG_CONFIG_HOME", home)]);
+    let expected = folder.path().join("landbridge/landbridge.toml");
+    assert_eq!((&gathered.file, &gathered.file_place), (&None, &Some((expected, false))));
+    assert!(!gathered.is_broken());
+    let named = place(&[("LANDBRIDGE_SETTINGS", "/nowhere/x.toml")]);
+    assert_eq!(named.file_place, Some(("/nowhere/x.toml".into(), true)));
+    assert!(named.is_broken());
+}

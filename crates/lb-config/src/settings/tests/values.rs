@@ -14,9 +14,10 @@ fn taken<'a, T, E>(parse: impl Fn(&str) -> Result<T, E>, texts: &[&'a str]) -> V
 
 #[test]
 fn an_address_has_a_host_and_a_port() {
-    let good = ["127.0.0.1:0", "localhost:65535", "[::1]:80", "0.0.0.0:8080", "unix:/run/x.sock", "unix:x"];
+    let good = ["127.0.0.1:0", "localhost:65535", "[::1]:80", "0.0.0.0:8080", "unix:/run/x.sock"];
     assert_eq!(taken(check::listen, &good), good);
     let bad = ["", "9999", ":9999", "127.0.0.1", "127.0.0.1:", "127.0.0.1:99999", "127.0.0.1:+1", "[x]:1", "unix:"];
+    assert_eq!(taken(check::listen, &["unix:x", "unix:x/y.sock", "unix:~/x.sock", "unix:/run/"]), [""; 0]);
     assert_eq!(taken(check::listen, &bad), [""; 0]);
     assert_eq!(taken(check::listen, &["http://localhost:1", "localhost:1/mcp"]), [""; 0]);
 }
@@ -46,6 +47,13 @@ fn networks_paths_and_urls_are_checked() {
     let good = ["10.0.0.0/8", "192.0.2.1", "::1", "2001:db8::/32"];
     assert_eq!(taken(check::network, &good), good);
     assert_eq!(taken(check::network, &["", "10.0.0.0/33", "::/129", "10.0.0/8", "10.0.0.0/", "10.0.0.0/+8"]), [""; 0]);
+    for (slip, hint) in [("10.0.0.7/8", "give 10.0.0.0/8 "), ("2001:db8::1/32", "give 2001:db8::/32 ")] {
+        let told = check::network(slip).unwrap_err();
+        assert!(told.starts_with(hint), "{slip}: {told}");
+    }
+    assert_eq!(taken(check::network, &["0.0.0.0/0", "::/0", "10.0.0.7/32"]), ["0.0.0.0/0", "::/0", "10.0.0.7/32"]);
+    let near = ["/sessions/mcp", "/metrics/x", "/waterfall/a/b", "/health/x", "/ping/x", "/sessionsx", "/pings/x"];
+    assert_eq!(taken(check::mcp_path, &near), ["/sessionsx", "/pings/x"]);
     assert_eq!(
         taken(check::mcp_path, &["/mcp", "/a/b", "mcp", "/", "/a/", "/a//b", "/health", "/ä"]),
         ["/mcp", "/a/b"]
