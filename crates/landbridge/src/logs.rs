@@ -5,6 +5,7 @@ mod hide;
 mod line;
 mod sink;
 
+use std::fs::File;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -52,27 +53,28 @@ impl Handle {
 pub fn start(
     settings: &Settings,
     default: &'static str,
-    traced: Option<(PathBuf, &'static str)>,
+    traced: Option<(File, &'static str)>,
 ) -> Result<Handle, Failure> {
     let level = settings.log_level.as_deref();
     let (reloadable, handle) = reload::Layer::new(filter(level.unwrap_or(default)));
     let color = settings.log_format == LogFormat::Text && std::io::stderr().is_terminal();
     let stderr = Sink { target: Target::Stderr { color }, format: settings.log_format };
     let mut sinks = vec![Level { set: Box::new(move |filter| handle.reload(filter)), default }];
-    let wanted = log_file(settings).map(|(path, default)| (path, level.unwrap_or(default), Some(default)));
-    // What is asked for by name is as much as its name says, at any level.
-    let traced = traced.map(|(path, level)| (path, level, None));
-    let file = match wanted.or(traced) {
-        Some((path, level, default)) => {
+    let opened = match log_file(settings) {
+        Some((path, default)) => {
             let opened = LogFile::open(&path)
                 .map_err(|error| Failure::usage(format!("cannot log to {}: {error}", path.display())))?;
-            let sink = Sink { target: Target::File(opened), format: settings.log_format };
-            let (reloadable, handle) = reload::Layer::new(filter(level));
-            sinks.extend(default.map(|default| Level { set: Box::new(move |filter| handle.reload(filter)), default }));
-            Some(sink.with_filter(reloadable))
+            Some((opened, level.unwrap_or(default), Some(default)))
         }
-        None => None,
+        // What is asked for by name is as much as its name says, at any level.
+        None => traced.map(|(file, level)| (LogFile::from(file), level, None)),
     };
+    let file = opened.map(|(opened, level, default)| {
+        let sink = Sink { target: Target::File(opened), format: settings.log_format };
+        let (reloadable, handle) = reload::Layer::new(filter(level));
+        sinks.extend(default.map(|default| Level { set: Box::new(move |filter| handle.reload(filter)), default }));
+        sink.with_filter(reloadable)
+    });
     tracing_subscriber::registry().with(stderr.with_filter(reloadable)).with(file).init();
     std::panic::set_hook(Box::new(|panic| {
         // What a panic says may hold what it worked on.

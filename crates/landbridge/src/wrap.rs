@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lb_exchange::{
-    BoxFuture, Call, Exchange, Hello, Middle, Mount, Principal, Refusal, Seat, ServerName, ServerSpec, Target, Tasks,
-    Welcome,
+    BoxFuture, Call, ErrorBody, Exchange, Hello, Middle, Mount, Principal, Refusal, Seat, ServerName, ServerSpec,
+    Target, Tasks, Welcome,
 };
 use lb_front::Front;
 use lb_gateway::{Gateway, Policy, Setup};
+use lb_wire::revision::code;
 use tokio::signal::unix::{SignalKind, signal as unix_signal};
 use tokio::sync::watch;
 
@@ -41,10 +42,13 @@ pub async fn wrap(settings: &Wrap) -> Result<(), Failure> {
     let settings = lb_front::Settings::default();
     let grace = settings.grace;
     let stop = Stop::listen(move || grace);
-    let front = Front::new(Arc::new(Watched { gateway: gateway.clone(), failed }), settings);
+    let (tell, stopping) = watch::channel(false);
+    let front = Front::new(Arc::new(Watched { gateway: gateway.clone(), failed, stopping }), settings);
     let end = async {
         tokio::select! {
-            () = stop.asked() => {}
+            () = stop.asked() => {
+                tell.send_replace(true);
+            }
             _ = failure.wait_for(Option::is_some) => {}
         }
     };
@@ -140,6 +144,8 @@ fn refresh_on_hangup(gateway: &Gateway, tasks: &Tasks) -> Result<(), Failure> {
 struct Watched {
     gateway: Gateway,
     failed: watch::Sender<Option<String>>,
+    /// Whether it was told to stop.
+    stopping: watch::Receiver<bool>,
 }
 
 impl Middle for Watched {
@@ -149,7 +155,15 @@ impl Middle for Watched {
 
     fn begin(&self, hello: Hello) -> BoxFuture<'_, Result<Welcome, Refusal>> {
         Box::pin(async move {
-            let begun = self.gateway.begin(hello).await;
+            let mut stopping = self.stopping.clone();
+            let begun = tokio::select! {
+                begun = self.gateway.begin(hello) => begun,
+                // Nobody needs to hear who the server is any more.
+                Ok(_) = stopping.wait_for(|stopping| *stopping) => {
+                    let error = ErrorBody::new(code::INTERNAL_ERROR, "the server is being stopped", None);
+                    return Err(Refusal { error, busy: true });
+                }
+            };
             if let Err(refusal) = &begun {
                 let said = refusal.error.raw.member("message");
                 let said = said.as_ref().and_then(|text| text.to_text()).unwrap_or_default().into_owned();

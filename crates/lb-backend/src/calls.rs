@@ -8,6 +8,7 @@ mod tests;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
 use lb_exchange::{AskKey, AskKind, End, InFlight, Note, Step};
 use lb_wire::Raw;
@@ -35,12 +36,15 @@ struct Table {
     /// Set once the connection is gone: every later call ends with it at once.
     closed: Option<Raw>,
     unread: Unread,
+    /// When the last request of a client ended.
+    ended: Option<Instant>,
 }
 
 impl Calls {
     /// No calls; ids start at one.
     pub fn new() -> Self {
-        Self(Mutex::new(Table { open: BTreeMap::new(), next: 1, closed: None, unread: Unread::default() }))
+        let (open, unread) = Default::default();
+        Self(Mutex::new(Table { open, next: 1, closed: None, unread, ended: None }))
     }
 
     /// Opens a slot, or says why the connection is gone.
@@ -74,7 +78,7 @@ impl Calls {
     /// Closes the slot of a request that the server has answered.
     pub fn answered(&self, id: u64) -> Option<Arc<Slot>> {
         let mut table = self.0.lock();
-        let slot = table.open.remove(&id);
+        let slot = table.take(id);
         let place = slot.as_ref().map_or_else(|| table.unread.found(id), |slot| slot.place.get());
         let guilty = table.read(place);
         drop(table);
@@ -85,7 +89,7 @@ impl Calls {
     /// Closes the slot of a request that nobody waits for any more; false when it was closed before.
     pub fn cancelled(&self, id: u64) -> bool {
         let mut table = self.0.lock();
-        let Some(slot) = table.open.remove(&id) else { return false };
+        let Some(slot) = table.take(id) else { return false };
         table.unread.lose(slot.place.get(), id);
         true
     }
@@ -106,7 +110,12 @@ impl Calls {
 
     /// Closes the slot of a request that has ended or was never sent.
     pub fn remove(&self, id: u64) -> Option<Arc<Slot>> {
-        self.0.lock().open.remove(&id)
+        self.0.lock().take(id)
+    }
+
+    /// When the last request of a client ended, if one has.
+    pub fn ended(&self) -> Option<Instant> {
+        self.0.lock().ended
     }
 
     /// What is open, oldest first.
@@ -150,6 +159,18 @@ impl Calls {
     }
 }
 
+impl Table {
+    /// Takes out a request that is over.
+    fn take(&mut self, id: u64) -> Option<Arc<Slot>> {
+        let slot = self.open.remove(&id)?;
+        // What we ask ourselves, and what only listens, needs no server.
+        if slot.names.of_client && slot.names.listen.is_none() {
+            self.ended = Some(Instant::now());
+        }
+        Some(slot)
+    }
+}
+
 /// Where the steps of one exchange wait.
 #[derive(Debug)]
 pub struct Slot {
@@ -167,6 +188,8 @@ pub struct Names {
     pub token: Option<Raw>,
     /// The client's id of a listen request.
     pub listen: Option<Raw>,
+    /// Whether there is a client at all.
+    pub of_client: bool,
 }
 
 #[derive(Debug, Default)]

@@ -356,7 +356,7 @@ impl Connection {
         self.intake().calls.len() != 0
     }
 
-    /// For how long no request was opened.
+    /// For how long no client has used it: since its last request was opened, or ended.
     pub fn idle_for(&self) -> Duration {
         self.used_at().elapsed()
     }
@@ -379,9 +379,10 @@ impl Connection {
         rests
     }
 
-    /// When the last request was opened.
+    /// When the last request was opened, or ended.
     pub(crate) fn used_at(&self) -> Instant {
-        self.usage.since + Duration::from_millis(self.usage.last.load(Ordering::Relaxed))
+        let opened = self.usage.since + Duration::from_millis(self.usage.last.load(Ordering::Relaxed));
+        self.intake().calls.ended().map_or(opened, |ended| opened.max(ended))
     }
 
     /// Makes sure that nothing is sent any more, if nothing is under way and nobody listens.

@@ -18,7 +18,7 @@ impl Server {
     pub fn fingerprint(&self) -> String {
         let mut sum = Sum(Sha256::new());
         match &self.spec().target {
-            Target::Child { command, args, cwd, .. } => {
+            Target::Child { command, args, cwd, env: named, .. } => {
                 let env = crate::child::environment(&self.spec().target);
                 let folder = cwd.clone().or_else(|| std::env::current_dir().ok()).unwrap_or_default();
                 sum.field(b"child");
@@ -30,7 +30,7 @@ impl Server {
                 // A program that runs another file is that file.
                 let script = args.iter().find(|arg| is_script(arg)).map(|arg| folder.join(arg));
                 sum.file(script.as_deref());
-                sum.environment(env);
+                sum.environment(env, |name| named.iter().any(|(known, _)| *name == **known));
             }
             Target::Http { url, headers } => {
                 sum.field(b"http");
@@ -73,8 +73,10 @@ impl Sum {
         self.field(&written.as_nanos().to_le_bytes());
     }
 
-    fn environment(&mut self, env: Vec<(OsString, OsString)>) {
-        let mut env: Vec<_> = env.into_iter().filter(|(name, _)| !is_fleeting(name)).collect();
+    /// What somebody named for this server counts, and of what it merely inherits all that may last.
+    fn environment(&mut self, env: Vec<(OsString, OsString)>, is_named: impl Fn(&OsStr) -> bool) {
+        let counts = |name: &OsStr| is_named(name) || !is_fleeting(name);
+        let mut env: Vec<_> = env.into_iter().filter(|(name, _)| counts(name)).collect();
         env.sort();
         self.fields(env.iter().flat_map(|(name, value)| [name.as_encoded_bytes(), value.as_encoded_bytes()]));
     }
@@ -94,17 +96,20 @@ fn is_fleeting(name: &OsStr) -> bool {
         "_",
         "COLORTERM",
         "COLUMNS",
-        "DBUS_SESSION_BUS_ADDRESS",
+        "CURSOR_TRACE_ID",
         "DESKTOP_STARTUP_ID",
         "DISPLAY",
+        "GPG_AGENT_INFO",
+        "GPG_TTY",
         "INVOCATION_ID",
-        "ITERM_SESSION_ID",
         "JOURNAL_STREAM",
         "LINES",
         "LS_COLORS",
         "MANAGERPID",
         "OLDPWD",
         "PWD",
+        "SECURITYSESSIONID",
+        "SESSION_MANAGER",
         "SHLVL",
         "STY",
         "SYSTEMD_EXEC_PID",
@@ -117,9 +122,25 @@ fn is_fleeting(name: &OsStr) -> bool {
         "XDG_SEAT",
         "XDG_VTNR",
         // Says how much we log, and nothing to the server.
+        "LANDBRIDGE_WRAP_DEBUG",
         "MCP_WRAPPER_DEBUG",
     ];
-    const PREFIXES: &[&str] = &["TERM", "SSH_", "TMUX", "XDG_SESSION_", "VSCODE_", "GIO_LAUNCHED_", "KONSOLE_"];
+    const PREFIXES: &[&str] = &[
+        "ALACRITTY_",
+        "DBUS_",
+        "GIO_LAUNCHED_",
+        "GNOME_TERMINAL_",
+        "ITERM_",
+        "KITTY_",
+        "KONSOLE_",
+        "SSH_",
+        "TERM",
+        "TMUX",
+        "VSCODE_",
+        "WEZTERM_",
+        "XDG_SESSION_",
+        "ZELLIJ",
+    ];
     let name = name.to_string_lossy();
     NAMES.contains(&&*name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }

@@ -24,6 +24,7 @@ pub fn names(call: &Call) -> Names {
     Names {
         token: call.message.meta("progressToken"),
         listen: listens.then(|| call.message.id().map(Id::to_raw)).flatten(),
+        of_client: true,
     }
 }
 

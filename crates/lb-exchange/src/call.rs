@@ -71,7 +71,7 @@ pub struct Trace {
 
 impl Trace {
     /// How long a `tracestate` may be; longer ones are left out.
-    const STATE_BYTES_MAX: usize = 512;
+    pub const STATE_BYTES_MAX: usize = 512;
 
     /// From the headers `traceparent` and `tracestate`; `None` when they name no trace.
     pub fn read(parent: &[u8], state: Option<&[u8]>) -> Option<Box<Self>> {

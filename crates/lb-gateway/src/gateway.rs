@@ -411,7 +411,7 @@ impl Shared {
         let (way, ear) = self.way(&entry, &hello);
         let link = match &way {
             Way::Own(link) => link,
-            Way::Shared(share, _) => share.link(),
+            Way::Shared(joined) => joined.link(),
             Way::Surface(..) => return Err(Refusal { error: unknown_server(), busy: false }),
         };
         let result = match link.greeting(&hello.caller) {
@@ -485,8 +485,7 @@ impl Shared {
         let fewest = shares.iter().min_by_key(|share| share.members()).cloned();
         let share = fewest.unwrap_or_else(|| self.share(entry, hello));
         let ear = Ear::of(Feed::default(), share.link());
-        share.join(member, &ear);
-        (Way::Shared(share, member), ear)
+        (Way::Shared(share.join(member, &ear)), ear)
     }
 
     fn share(self: &Arc<Self>, entry: &Arc<Entry>, hello: &Hello) -> Arc<Share> {
@@ -494,7 +493,7 @@ impl Shared {
         // What the connection asks out of the blue is offered to the sessions, and refused if none can hear it.
         feed.listen();
         let link = Link::new(entry.server.clone(), self.wish(hello, feed, false), entry.cache.as_ref());
-        let share = Share::new(link);
+        let share = Share::new(link, entry);
         let tasks = self.tasks.clone();
         let distributing = share.clone();
         self.tasks.spawn(async move {

@@ -12,6 +12,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 
 use crate::cache::Cache;
+use crate::gateway::Shared;
 use crate::link::Link;
 use crate::live::{Backend, Known};
 use crate::share::Share;
@@ -80,6 +81,27 @@ impl Entry {
         let entry =
             Self { server, scope, added_at, added_by, modern, shared, backends, known, cache, attempts, watcher };
         Ok(Arc::new(entry))
+    }
+
+    /// The same where nothing may block: what is kept of the server is on disk.
+    ///
+    /// Cancel safe: yes.
+    ///
+    /// # Errors
+    /// It can never be reached.
+    pub async fn make(
+        gateway: &Shared,
+        spec: ServerSpec,
+        scope: Scope,
+        added_by: Option<Text>,
+    ) -> Result<Arc<Self>, ConnectError> {
+        let (environment, shelf) = (gateway.environment().clone(), gateway.shelf().cloned());
+        let (now, tracer, cached) = (gateway.clock().now(), gateway.tracer(), spec.cached);
+        let make = move || Self::new(spec, &environment, shelf.as_ref(), scope, now, added_by, tracer);
+        if !cached {
+            return make();
+        }
+        tokio::task::spawn_blocking(make).await.unwrap_or(Err(ConnectError::Stopping))
     }
 
     /// Its definition.

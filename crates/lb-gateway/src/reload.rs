@@ -49,8 +49,7 @@ impl Gateway {
 impl Shared {
     async fn define(self: &Arc<Self>, spec: ServerSpec) -> Change {
         let name = spec.name.clone();
-        let (environment, shelf, now) = (self.environment(), self.shelf(), self.clock().now());
-        let entry = match Entry::new(spec, environment, shelf, Scope::All, now, None, self.tracer()) {
+        let entry = match Entry::make(self, spec, Scope::All, None).await {
             Ok(entry) => entry,
             Err(error) => {
                 tracing::error!(server = %name, %error, "server of the config cannot be served");

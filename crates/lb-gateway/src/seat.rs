@@ -15,7 +15,7 @@ use crate::listen::Ear;
 use crate::live::Live;
 use crate::reception;
 use crate::registry::Entry;
-use crate::share::Share;
+use crate::share::Joined;
 use crate::surface::{Surface, Visitor};
 use crate::telemetry::Watcher;
 
@@ -43,8 +43,8 @@ pub struct LegacySeat {
 pub enum Way {
     /// By a connection of its own.
     Own(Arc<Link>),
-    /// By one that it shares, where it is known by this number.
-    Shared(Arc<Share>, u64),
+    /// By one that it shares.
+    Shared(Joined),
     /// It has a surface of ours, and any number of servers behind it.
     Surface(Arc<Live>, Arc<dyn Surface>),
 }
@@ -73,7 +73,7 @@ impl LegacySeat {
     pub async fn close(&self) {
         match &self.way {
             Way::Own(link) => link.close().await,
-            Way::Shared(share, member) => share.leave(*member),
+            Way::Shared(joined) => joined.leave().await,
             Way::Surface(live, _) => live.close().await,
         }
     }
@@ -87,7 +87,7 @@ impl LegacySeat {
     pub(crate) fn link(&self) -> Option<&Arc<Link>> {
         match &self.way {
             Way::Own(link) => Some(link),
-            Way::Shared(share, _) => Some(share.link()),
+            Way::Shared(joined) => Some(joined.link()),
             Way::Surface(..) => None,
         }
     }
@@ -123,7 +123,7 @@ impl Seat for LegacySeat {
                 link.remember(&call);
                 link.open(call, convert::from_legacy)
             }
-            Way::Shared(share, member) => share.open(*member, call, convert::from_legacy),
+            Way::Shared(joined) => joined.open(call, convert::from_legacy),
             Way::Surface(live, surface) => reception::open(surface, call, Visitor::Seated(live.clone())),
         };
         exchange.watched(watch)

@@ -7,14 +7,20 @@ use std::task::{Context, Poll};
 use lb_exchange::{Call, Driver, End, Exchange, FeedItem, Outcome, Step};
 use lb_wire::{Raw, Text};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::link::{Before, Link};
 use crate::listen::Ear;
+use crate::registry::Entry;
 
 /// A link and the sessions that share it.
 pub struct Share {
     link: Arc<Link>,
     members: Mutex<HashMap<u64, Member>>,
+    /// Where those find it who come later.
+    entry: Weak<Entry>,
+    /// Rung when nobody shares it any more.
+    over: Notify,
 }
 
 struct Member {
@@ -24,8 +30,8 @@ struct Member {
 
 impl Share {
     /// Nobody shares it yet.
-    pub fn new(link: Arc<Link>) -> Arc<Self> {
-        Arc::new(Self { link, members: Mutex::default() })
+    pub fn new(link: Arc<Link>, entry: &Arc<Entry>) -> Arc<Self> {
+        Arc::new(Self { link, members: Mutex::default(), entry: Arc::downgrade(entry), over: Notify::new() })
     }
 
     /// The link.
@@ -33,22 +39,38 @@ impl Share {
         &self.link
     }
 
-    /// A session joins.
-    pub fn join(&self, member: u64, ear: &Arc<Ear>) {
+    /// A session joins. Whoever calls this holds the lock on the shares of the server.
+    pub fn join(self: &Arc<Self>, member: u64, ear: &Arc<Ear>) -> Joined {
         self.members.lock().insert(member, Member { ear: Arc::downgrade(ear), subscriptions: Vec::new() });
+        Joined { share: self.clone(), member }
     }
 
-    /// A session leaves, and with it what only it wanted to hear of.
-    pub fn leave(&self, member: u64) {
-        let unwanted: Vec<Text> = {
-            let mut members = self.members.lock();
-            let Some(gone) = members.remove(&member) else { return };
-            let wanted = |uri: &Text| members.values().any(|member| member.subscriptions.contains(uri));
-            gone.subscriptions.into_iter().filter(|uri| !wanted(uri)).collect()
-        };
+    /// A session leaves, and with it what only it wanted to hear of. The link, when it was the last one: it must be
+    /// closed.
+    fn leave(self: &Arc<Self>, member: u64) -> Option<Arc<Link>> {
+        let entry = self.entry.upgrade();
+        // Under the lock under which others join: who comes now finds it with a member, or not at all.
+        let mut shares = entry.as_ref().map(|entry| entry.shared.lock());
+        let mut members = self.members.lock();
+        let gone = members.remove(&member)?;
+        if members.is_empty() {
+            if let Some(shares) = &mut shares {
+                shares.retain(|_, known| {
+                    known.retain(|share| !Arc::ptr_eq(share, self));
+                    !known.is_empty()
+                });
+            }
+            self.over.notify_one();
+            return Some(self.link.clone());
+        }
+        let wanted = |uri: &Text| members.values().any(|member| member.subscriptions.contains(uri));
+        let unwanted: Vec<Text> = gone.subscriptions.into_iter().filter(|uri| !wanted(uri)).collect();
+        drop(members);
+        drop(shares);
         if !unwanted.is_empty() {
             self.link.unsubscribe(&unwanted);
         }
+        None
     }
 
     /// How many sessions share it.
@@ -59,8 +81,10 @@ impl Share {
     /// Hands out what the connection has said, for as long as anybody may hear it.
     pub async fn distribute_forever(self: Arc<Self>) {
         loop {
-            self.link.feed().ready().await;
-            self.distribute();
+            tokio::select! {
+                () = self.link.feed().ready() => self.distribute(),
+                () = self.over.notified() => return,
+            }
         }
     }
 
@@ -110,6 +134,41 @@ impl Share {
                 },
                 _ => push_all(&ears(&|_| true), &item),
             }
+        }
+    }
+}
+
+/// A session's part in a share, which ends with this at the latest.
+pub struct Joined {
+    share: Arc<Share>,
+    member: u64,
+}
+
+impl Joined {
+    /// The link that is shared.
+    pub fn link(&self) -> &Arc<Link> {
+        &self.share.link
+    }
+
+    /// Opens a request of the session.
+    pub fn open(&self, call: Call, before: Before) -> Exchange {
+        self.share.open(self.member, call, before)
+    }
+
+    /// The session leaves; the last one ends the link, and waits for that.
+    ///
+    /// Cancel safe: yes, the link is used by nobody any more.
+    pub async fn leave(&self) {
+        if let Some(link) = self.share.leave(self.member) {
+            link.close().await;
+        }
+    }
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        if let Some(link) = self.share.leave(self.member) {
+            self.share.link.tasks().spawn(async move { link.close().await });
         }
     }
 }

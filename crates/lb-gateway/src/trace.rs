@@ -18,7 +18,7 @@ const NAME_MAX: usize = 128;
 pub fn received(tracer: &Arc<Tracer>, message: &Message, trace: Option<&Trace>) -> Span {
     let within = message.meta(TRACEPARENT).and_then(|raw| Context::parse(raw.plain_str()?.as_bytes()));
     let state = match (within, trace) {
-        (Some(_), _) => message.meta(TRACESTATE).and_then(|raw| raw.plain_str().map(str::to_owned)),
+        (Some(_), _) => said_state(message),
         (None, Some(trace)) => trace.state.as_deref().map(str::to_owned),
         (None, None) => None,
     };
@@ -43,13 +43,19 @@ pub fn sent(
 pub fn pass_on(mut call: Call, from: Context) -> Call {
     let state = call.trace.as_ref().and_then(|trace| trace.state.clone());
     // What the message says of itself goes before what its envelope says.
-    let said = call.message.meta(TRACESTATE).and_then(|raw| raw.plain_str().map(Box::from));
+    let said = said_state(&call.message).map(Box::from);
     let state = if call.message.meta(TRACEPARENT).is_some() { said } else { said.or(state) };
     if let Some(message) = renamed(&call.message, from, state.as_deref()) {
         call.message = message;
     }
     call.trace = Some(Box::new(Trace { parent: from, state }));
     call
+}
+
+/// What a message says itself of what tracing systems keep with it, as bounded as what its envelope says.
+fn said_state(message: &Message) -> Option<String> {
+    let said = message.meta(TRACESTATE)?;
+    said.plain_str().filter(|state| !state.is_empty() && state.len() <= Trace::STATE_BYTES_MAX).map(str::to_owned)
 }
 
 /// The message with this span in `_meta`; `None` where there is no place for it.
@@ -60,6 +66,11 @@ fn renamed(message: &Message, from: Context, state: Option<&str>) -> Option<Mess
     let body = message.body().unwrap_or_else(Raw::empty_object);
     let params = match (message.meta_object(), message.meta_object_span_in_body()) {
         (Some(meta), Some(at)) => {
+            let too_long = |state: &Raw| Trace::STATE_BYTES_MAX + 2 < state.as_bytes().len();
+            let meta = match meta.member(TRACESTATE).filter(too_long) {
+                Some(_) => splice::without(&meta, &[TRACESTATE]),
+                None => meta,
+            };
             let meta = splice::with(&splice::replace(&meta, TRACEPARENT, &parent), &additions);
             splice::Splice::new(body).replace(at, &meta).apply()
         }
@@ -134,5 +145,18 @@ mod tests {
             r#"{"_meta":{"traceparent":"FROM","tracestate":"a=b","k":1}}"#,
         );
         check(r#","params":{"_meta":3}"#, None, "nothing");
+    }
+
+    #[test]
+    fn a_state_beyond_the_bound_is_dropped_as_that_of_a_header_is() {
+        for (bytes, kept) in [(Trace::STATE_BYTES_MAX, true), (Trace::STATE_BYTES_MAX + 1, false)] {
+            let state = "x".repeat(bytes);
+            let meta = format!(r#"{{"traceparent":"{FROM}","tracestate":"{state}"}}"#);
+            let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"_meta":{meta}}}}}"#);
+            let message = Message::scan(text.into()).unwrap();
+            assert_eq!(said_state(&message), Some(state).filter(|_| kept), "{bytes}");
+            let passed = renamed(&message, Context::parse(FROM.as_bytes()).unwrap(), None).unwrap();
+            assert_eq!(passed.meta(TRACESTATE).is_some(), kept, "{bytes}");
+        }
     }
 }

@@ -22,6 +22,12 @@ struct State {
     told: Option<Instant>,
 }
 
+impl From<File> for LogFile {
+    fn from(file: File) -> Self {
+        Self(Mutex::new(State { file, broken: false, lost: 0, told: None }))
+    }
+}
+
 impl LogFile {
     /// Opens it, with its folder, for this user only.
     pub fn open(path: &Path) -> io::Result<Self> {
@@ -29,7 +35,7 @@ impl LogFile {
             DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
         let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
-        Ok(Self(Mutex::new(State { file, broken: false, lost: 0, told: None })))
+        Ok(Self::from(file))
     }
 
     /// Adds a line, which ends in a line break. What to say on stderr comes back.

@@ -1,22 +1,23 @@
 //! The log file of a wrapped server, for people who cannot see its client's stderr.
 
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::{DirBuilder, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::Path;
 
+use rustix::fs::{Mode, OFlags};
 use sha2::{Digest as _, Sha256};
 
 use super::{Wrap, name};
 
 /// The log file that the environment asks for, and how much goes there; `None` without, and with words on stderr if it
 /// cannot be had.
-pub fn asked_for(settings: &Wrap) -> Option<(PathBuf, &'static str)> {
+pub fn asked_for(settings: &Wrap) -> Option<(File, &'static str)> {
     let level = level(&lb_config::wrap_debug()?)?;
     let folder = lb_config::runtime_folder();
     let path = folder.join(file_name(settings));
-    match make(&folder, &path) {
-        Ok(()) => Some((path, level)),
+    match open(&folder, &path) {
+        Ok(file) => Some((file, level)),
         Err(error) => {
             eprintln!("landbridge: cannot write the log {}: {error}", path.display());
             None
@@ -52,16 +53,24 @@ fn file_name(settings: &Wrap) -> String {
     format!("landbridge-wrap-{name}-{hash}.log")
 }
 
-/// A file that only this user can read.
-fn make(folder: &Path, path: &Path) -> io::Result<()> {
+/// A file that is this user's, and that nobody else can read. Opened once: what a name stands for may be another thing
+/// a moment later.
+fn open(folder: &Path, path: &Path) -> io::Result<File> {
     if !folder.exists() {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
-    // In a folder that everybody may write to, a link could lead anywhere.
-    if std::fs::symlink_metadata(path).is_ok_and(|facts| !facts.is_file()) {
+    // In a folder that everybody may write to, a link could lead anywhere, and a pipe keep us waiting.
+    let flags =
+        OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?);
+    let facts = file.metadata()?;
+    if !facts.is_file() {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, "something else has its name"));
     }
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path).map(drop)
+    if facts.uid() != rustix::process::geteuid().as_raw() {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the file of that name is somebody else's"));
+    }
+    Ok(file)
 }
 
 #[cfg(test)]
@@ -83,5 +92,26 @@ mod tests {
         ] {
             assert_eq!(level(text), want, "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_log_is_a_file_of_this_user_and_never_what_a_link_or_a_pipe_leads_to() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        for _ in 0..2 {
+            open(folder.path(), &path("log")).expect("it opens, new or not");
+        }
+        let mode = std::fs::metadata(path("log")).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        std::fs::write(path("other"), "").expect("written");
+        std::os::unix::fs::symlink(path("other"), path("link")).expect("a link");
+        open(folder.path(), &path("link")).expect_err("a link");
+        std::os::unix::fs::symlink(path("nothing"), path("dangling")).expect("a link");
+        open(folder.path(), &path("dangling")).expect_err("a link to nothing");
+        assert!(!path("nothing").exists());
+        rustix::fs::mknodat(rustix::fs::CWD, path("pipe"), rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
+            .expect("a pipe");
+        open(folder.path(), &path("pipe")).expect_err("a pipe");
     }
 }

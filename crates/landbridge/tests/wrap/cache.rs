@@ -73,6 +73,26 @@ async fn a_list_of_several_pages_is_kept_whole() {
 }
 
 #[tokio::test]
+async fn each_of_the_four_lists_is_kept_with_all_its_pages() {
+    let world = World::new();
+    let plan = json!({
+        "tools": ["a://0", "a://1", "a://2", "a://3", "a://4"], "rows": 5, "page": 2,
+        "capabilities": { "tools": {}, "prompts": {}, "resources": {} },
+    });
+    world.warm_up(plan.clone()).await;
+    let mut client = world.wrap(&[], plan);
+    client.hello().await;
+    for (method, member) in LISTS.into_iter().zip(["tools", "prompts", "resources", "resourceTemplates"]) {
+        let list = client.result(method, json!({})).await;
+        let names: Vec<_> = list[member].as_array().expect("rows").iter().map(|row| row["name"].clone()).collect();
+        assert_eq!(names, ["a://0", "a://1", "a://2", "a://3", "a://4"], "{method}");
+        assert!(list.get("nextCursor").is_none(), "{list}");
+        assert_eq!(world.noted(&format!("request {method}")).len(), 3, "{method}: a page each, and no second time");
+    }
+    assert_eq!(world.starts(), 1);
+}
+
+#[tokio::test]
 async fn only_what_the_server_declares_is_asked_for_and_the_rest_is_empty() {
     let world = World::new();
     let mut client = world.wrap(&[], json!({ "capabilities": { "tools": {} } }));
@@ -98,6 +118,57 @@ async fn a_list_that_does_not_come_is_empty_and_kept_by_nobody() {
     assert!(status.success());
     assert!(stderr.contains("resources/list: no answer within 0.3 s"), "{stderr}");
     assert!(world.kept().is_empty(), "the next start asks again");
+}
+
+#[tokio::test]
+async fn a_list_that_could_not_be_read_is_asked_for_again_by_the_next_who_wants_it() {
+    let world = World::new();
+    let plan = json!({ "broken": ["resources/list"], "repaired": world.file("repaired") });
+    let mut client = world.wrap(&[], plan);
+    client.hello().await;
+    client.result("tools/list", json!({})).await;
+    assert_eq!(client.result("resources/list", json!({})).await, json!({ "resources": [] }));
+    assert!(world.kept().is_empty(), "half of it is not kept");
+    std::fs::write(world.file("repaired"), "").expect("written");
+    let list = client.result("resources/list", json!({})).await;
+    assert_eq!(list["resources"][0]["uri"], "a://b", "{list}");
+    until("it is kept", || !world.kept().is_empty()).await;
+}
+
+#[tokio::test]
+async fn what_could_not_be_compared_stays_old_and_is_asked_for_again() {
+    let world = World::new();
+    let (tools, repaired) = (world.file("tools"), world.file("repaired"));
+    let plan = json!({ "tools_file": tools, "broken": ["tools/list"], "repaired": repaired });
+    std::fs::write(&repaired, "").expect("written");
+    std::fs::write(&tools, "echo").expect("written");
+    world.warm_up(plan.clone()).await;
+    std::fs::remove_file(&repaired).expect("removed");
+    std::fs::write(&tools, "echo two").expect("written");
+    let [file] = world.kept().try_into().expect("one file");
+    let checked = || {
+        let text = std::fs::read_to_string(&file).expect("text");
+        let kept: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        kept["kept"][0]["checked"].as_u64().expect("seconds")
+    };
+    let (now, text) = (checked(), std::fs::read_to_string(&file).expect("text"));
+    let old = now - 3600;
+    std::fs::write(&file, text.replace(&format!("\"checked\":{now}"), &format!("\"checked\":{old}"))).expect("written");
+    let mut client = world.wrap(&[], plan);
+    client.hello().await;
+    let reads = world.noted("request tools/list").len();
+    client.tool("echo", json!({})).await;
+    let start = Instant::now();
+    // Once by the comparison, and as that fails, once more by whoever wants the list.
+    while world.noted("request tools/list").len() < reads + 2 {
+        assert!(start.elapsed() < Duration::from_secs(30), "it is not asked again");
+        let list = client.result("tools/list", json!({})).await;
+        assert_eq!(list["tools"].as_array().expect("rows").len(), 1, "what was kept is told: {list}");
+    }
+    assert_eq!(checked(), old, "and is as old as before");
+    std::fs::write(&repaired, "").expect("written");
+    let list = client.result("tools/list", json!({})).await;
+    assert_eq!(list["tools"].as_array().expect("rows").len(), 2, "{list}");
 }
 
 #[tokio::test]

@@ -25,6 +25,24 @@ async fn a_server_that_does_not_answer_in_time_ends_it_with_1() {
 }
 
 #[tokio::test]
+async fn a_signal_ends_it_while_the_server_has_not_said_who_it_is() {
+    let world = World::new();
+    let mut client = world.wrap(&[], json!({ "init_delay": 60 }));
+    let params =
+        json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    client.ask("initialize", params).await;
+    until("the server is asked", || !world.noted("request initialize").is_empty()).await;
+    let server = world.server();
+    let start = Instant::now();
+    signal(client.pid(), Signal::TERM);
+    let (status, stderr) = client.end().await;
+    assert_eq!(status.code(), Some(0), "{stderr}");
+    // Calls that are under way would have 10 s.
+    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+    until("the server is gone", || !is_alive(server)).await;
+}
+
+#[tokio::test]
 async fn wrong_usage_is_2_and_a_program_that_is_not_there_is_1() {
     let world = World::new();
     let run = |args: &[&str]| {

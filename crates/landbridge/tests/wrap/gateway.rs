@@ -1,13 +1,16 @@
 //! Servers of a config that are kept, rest, or are a pool.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lb_peers::harness::config;
+use lb_peers::harness::{Gateway, config};
+use lb_peers::raw::RawHttp;
+use lb_peers::raw::http::Session;
 use serde_json::{Value, json};
 
 use crate::LANDBRIDGE;
 use crate::client::Client;
-use crate::world::{World, descendants, until};
+use crate::world::{World, descendants, is_alive, until};
 
 fn entry(world: &World, settings: Value) -> Value {
     let command = world.command(json!({}));
@@ -72,4 +75,106 @@ async fn an_idle_server_behind_the_tools_rests_without_being_lost() {
         .expect_err("nobody needs it");
     client.tool("execute_tool", call).await;
     assert_eq!(world.starts(), starts + 1);
+}
+
+/// A gateway in front of one server, with caches in the folder of the test.
+async fn serve(world: &World, entry: Value) -> Gateway {
+    let (folder, file) = config(&json!({ "it": entry }));
+    let mut command = tokio::process::Command::new(LANDBRIDGE);
+    command.args(["serve", "--surface", "server", "--listen", "127.0.0.1:0", "--config"]).arg(&file);
+    command.env("XDG_CACHE_HOME", world.folder()).stdin(std::process::Stdio::null());
+    Gateway::launch(command, folder).await
+}
+
+const PATH: &str = "/mcp/server/it";
+
+/// A session of a gateway, on a connection of its own.
+struct Guest {
+    http: RawHttp,
+    session: Session,
+    welcome: Value,
+}
+
+impl Guest {
+    async fn new(gateway: &Gateway) -> Self {
+        let mut http = RawHttp::connect(gateway.address).await.expect("it listens");
+        let session = http.initialize(PATH, "2025-11-25").await.expect("a session");
+        let welcome = serde_json::from_slice(&session.response.body).expect("JSON");
+        Self { http, session, welcome }
+    }
+
+    async fn ask(&mut self, method: &str, params: Value) -> Value {
+        let request = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+        let response = self.http.post(PATH, &self.session.headers(), request.as_bytes()).await.expect("an answer");
+        let text = match response.events().last() {
+            Some(event) => event.text(),
+            None => response.text(),
+        };
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    }
+
+    async fn pid(&mut self) -> u32 {
+        let answer = self.ask("tools/call", json!({ "name": "pid", "arguments": {} })).await;
+        let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"));
+        text.parse().expect("a process id")
+    }
+
+    async fn leave(mut self) {
+        self.http.request("DELETE", PATH, &self.session.headers(), b"").await.expect("an answer");
+    }
+}
+
+#[tokio::test]
+async fn a_pool_of_two_serves_four_sessions_with_two_processes_which_end_with_their_sessions() {
+    let world = World::new();
+    let gateway = serve(&world, entry(&world, json!({ "isolation": "shared", "pool": 2 }))).await;
+    let mut by_process: BTreeMap<u32, Vec<Guest>> = BTreeMap::new();
+    for _ in 0..4 {
+        let mut guest = Guest::new(&gateway).await;
+        let pid = guest.pid().await;
+        by_process.entry(pid).or_default().push(guest);
+    }
+    assert_eq!(by_process.values().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
+    for _ in 0..3 {
+        for (pid, guests) in &mut by_process {
+            for guest in guests {
+                assert_eq!(guest.pid().await, *pid, "a session stays where it is");
+            }
+        }
+    }
+    assert_eq!(world.starts(), 2);
+    let (first, mut guests) = by_process.pop_first().expect("a process");
+    let (second, others) = by_process.pop_first().expect("another");
+    guests.pop().expect("a session").leave().await;
+    let mut last = guests.pop().expect("a session");
+    assert_eq!(last.pid().await, first, "one session is left");
+    last.leave().await;
+    until("a process that nobody shares is ended", || !is_alive(first)).await;
+    assert!(is_alive(second), "the other one is shared");
+    for guest in others {
+        guest.leave().await;
+    }
+    until("nothing runs below it", || descendants(gateway.pid()).is_empty()).await;
+    let pid = Guest::new(&gateway).await.pid().await;
+    assert!(pid != first && pid != second && world.starts() == 3, "who comes later has a new one");
+}
+
+#[tokio::test]
+async fn a_cached_server_on_http_is_introduced_and_listed_while_it_is_down() {
+    let world = World::new();
+    let mut upstream = Gateway::serve(LANDBRIDGE, json!({ "far": entry(&world, json!({})) })).await;
+    let remote = json!({ "url": upstream.url("far"), "cached": true });
+    let first = serve(&world, remote.clone()).await;
+    let mut guest = Guest::new(&first).await;
+    let (welcome, tools) = (guest.welcome.clone(), guest.ask("tools/list", json!({})).await);
+    assert!(tools["result"]["tools"].as_array().is_some_and(|tools| !tools.is_empty()), "{tools}");
+    until("it is kept", || !world.kept().is_empty()).await;
+    drop((guest, first));
+    upstream.child().kill().await.expect("it is ours");
+    let second = serve(&world, remote).await;
+    let mut guest = Guest::new(&second).await;
+    assert_eq!(guest.welcome, welcome);
+    assert_eq!(guest.ask("tools/list", json!({})).await, tools);
+    let answer = guest.ask("tools/call", json!({ "name": "echo", "arguments": {} })).await;
+    assert!(answer["error"]["message"].is_string(), "a call needs the server: {answer}");
 }

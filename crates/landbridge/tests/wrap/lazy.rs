@@ -80,6 +80,37 @@ async fn a_start_that_fails_is_tried_three_times() {
 }
 
 #[tokio::test]
+async fn each_call_tries_three_times_whatever_came_of_the_last_one() {
+    let world = World::new();
+    let plan = json!({ "fail_starts": (2..=7).collect::<Vec<_>>() });
+    world.warm_up(plan.clone()).await;
+    let mut client = world.wrap(&[], plan);
+    client.hello().await;
+    for round in 1..=2 {
+        let answer = client.request("tools/call", json!({ "name": "echo" })).await;
+        let message = answer["error"]["message"].as_str().expect("a message");
+        assert!(message.contains("backend spawn failed after 3 attempts"), "{round}: {answer}");
+        let stderr = answer["error"]["data"]["stderr"].as_str().expect("its stderr");
+        assert!(stderr.ends_with("last words\n"), "{round}: {stderr}");
+        assert_eq!(world.starts(), 1 + 3 * round);
+    }
+    client.tool("echo", json!({})).await;
+    assert_eq!(world.starts(), 8, "it is tried as soon as somebody calls");
+}
+
+#[tokio::test]
+async fn the_time_of_rest_begins_with_the_end_of_a_long_call() {
+    let world = World::new();
+    let mut client = world.wrap(&["--idle-timeout", "2"], json!({}));
+    client.hello().await;
+    // Whoever looks every 2 s finds it unused for longer, a moment after this.
+    assert_eq!(client.tool("slow", json!({ "seconds": 3.6 })).await, "slept");
+    let server = world.server();
+    throughout(Duration::from_secs(1), "it runs", || is_alive(server)).await;
+    until("it rests", || !is_alive(server)).await;
+}
+
+#[tokio::test]
 async fn an_idle_server_is_ended_and_started_again_for_the_next_call() {
     let world = World::new();
     let mut client = world.wrap(&["--idle-timeout", "0.5"], json!({}));

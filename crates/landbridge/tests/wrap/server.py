@@ -46,14 +46,18 @@ def tool_names():
     return TOOLS + EXTRA
 
 
-def tools(params):
-    rows = [{"name": name, "inputSchema": {"type": "object"}, "_meta": {"n": 1.0}} for name in tool_names()]
+def paged(member, rows, params):
     size = PLAN.get("page", len(rows) or 1)
     start = int((params or {}).get("cursor", "0"))
-    page = {"_meta": {"from": "server"}, "tools": rows[start : start + size]}
+    page = {"_meta": {"from": "server"}, member: rows[start : start + size]}
     if start + size < len(rows):
         page["nextCursor"] = str(start + size)
     return page
+
+
+def tools(params):
+    rows = [{"name": name, "inputSchema": {"type": "object"}, "_meta": {"n": 1.0}} for name in tool_names()]
+    return paged("tools", rows, params)
 
 
 def ask(id, method, params):
@@ -97,6 +101,8 @@ def call(id, params):
         return text(ask(id, "elicitation/create", {"message": "who?", "requestedSchema": {"type": "object"}}))
     if name == "roots":
         return text(ask("r-1", "roots/list", {}))
+    if name == "pid":
+        return text(str(os.getpid()))
     if name == "tree":
         child = subprocess.Popen(["sh", "-c", "sleep 600 & wait"])
         return text(str(child.pid))
@@ -110,6 +116,8 @@ def answer(message):
     if method in PLAN.get("hang", []):
         return
     result = None
+    if method in PLAN.get("broken", []) and not os.path.exists(PLAN["repaired"]):
+        return send({"id": id, "error": {"code": -32603, "message": "it is broken"}})
     if method == "initialize":
         time.sleep(PLAN.get("init_delay", 0))
         note("hello " + json.dumps(params["capabilities"]) + " " + params["protocolVersion"])
@@ -122,8 +130,12 @@ def answer(message):
         }
     elif method == "tools/list":
         result = tools(params)
-    elif method == "resources/list":
+    elif method == "resources/list" and "rows" not in PLAN:
         result = {"resources": [{"uri": "a://b", "name": "b"}]}
+    elif method in ("prompts/list", "resources/list", "resources/templates/list") and "rows" in PLAN:
+        member = {"prompts/list": "prompts", "resources/list": "resources"}.get(method, "resourceTemplates")
+        key = {"prompts/list": "name", "resources/list": "uri"}.get(method, "uriTemplate")
+        result = paged(member, [{key: f"a://{n}", "name": f"a://{n}"} for n in range(PLAN["rows"])], params)
     elif method in ("logging/setLevel", "resources/subscribe", "resources/unsubscribe"):
         note(f"{method} {json.dumps(params)}")
         result = {}

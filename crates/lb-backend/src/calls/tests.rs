@@ -302,3 +302,22 @@ fn asking_and_withdrawing_cannot_fill_memory() {
     assert!(matches!(next(), std::task::Poll::Ready(Step::Withdraw { key }) if &*key.0 == "seen"));
     assert!(next().is_pending(), "told once");
 }
+
+#[test]
+fn the_end_of_a_clients_request_is_remembered_and_that_of_our_own_is_not() {
+    let calls = Calls::new();
+    let listen = Names { listen: Some(Raw::empty_object()), of_client: true, ..Names::default() };
+    for names in [Names::default(), listen] {
+        let (id, _) = calls.open(names, false).unwrap();
+        calls.answered(id);
+        assert_eq!(calls.ended(), None);
+    }
+    let of_client = || Names { of_client: true, ..Names::default() };
+    let (id, _) = calls.open(of_client(), true).unwrap();
+    assert_eq!(calls.ended(), None, "it goes on");
+    calls.answered(id);
+    let first = calls.ended().expect("it has ended");
+    let (id, _) = calls.open(of_client(), true).unwrap();
+    calls.cancelled(id);
+    assert!(calls.ended().is_some_and(|ended| first <= ended));
+}

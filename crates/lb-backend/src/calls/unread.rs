@@ -184,7 +184,7 @@ impl Table {
             for ((place, id), debt) in meant.zip(debts) {
                 self.unread.read = self.unread.read.max(place);
                 self.unread.lost.remove(&place);
-                guilty.extend(id.and_then(|id| self.open.remove(&id)).map(|slot| (slot, debt.end)));
+                guilty.extend(id.and_then(|id| self.take(id)).map(|slot| (slot, debt.end)));
             }
         }
     }

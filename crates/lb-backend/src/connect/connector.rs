@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::{Connection, Link, Server, Wish, report};
+use super::{Connection, Link, Server, Wish, passing, report};
 use crate::error::ConnectError;
 use crate::restart::Life;
 
@@ -68,12 +68,19 @@ impl Connector {
     /// # Errors
     /// The server cannot be reached.
     pub async fn connect_stubbornly(&self, wish: &Wish) -> Result<Arc<Connection>, ConnectError> {
+        let permit = self.server.pass_stubbornly().await?;
+        let result = self.start_stubbornly(wish).await;
+        passing::counted(permit, &result);
+        result
+    }
+
+    async fn start_stubbornly(&self, wish: &Wish) -> Result<Arc<Connection>, ConnectError> {
         let mut waits = SPAWN_WAITS.iter();
         loop {
             if self.server.environment.tasks.is_stopping() {
                 return Err(ConnectError::Stopping);
             }
-            let error = match self.server.connect(wish).await {
+            let error = match self.server.connect_in_either(wish).await {
                 Err(error @ (ConnectError::Exited { .. } | ConnectError::Spawn(_))) => error,
                 other => return other,
             };

@@ -33,15 +33,17 @@ impl Server {
 
     async fn connect_by(&self, permit: Permit<'_>, wish: &Wish) -> Result<Arc<Connection>, ConnectError> {
         let result = self.connect_in_either(wish).await;
-        match &result {
-            Ok(_) => permit.answered(),
-            Err(error) => match error.tells() {
-                Tells::Nothing => drop(permit),
-                Tells::Answered => permit.answered(),
-                Tells::Failed => permit.failed(Failure::Unreached, &error.to_string()),
-            },
-        }
+        counted(permit, &result);
         result
+    }
+
+    /// Lets a call pass that is the only way to the server, and may start it several times: all of that counts once. A
+    /// program is started whatever came of the last call, as nobody else finds out that it works again.
+    pub(super) async fn pass_stubbornly(&self) -> Result<Permit<'_>, ConnectError> {
+        match self.endpoint {
+            Some(_) => self.gate.admit(),
+            None => Ok(self.gate.insist().await),
+        }
     }
 
     /// Whether it failed so often that it is left alone, or tried by a single attempt.
@@ -52,6 +54,18 @@ impl Server {
     /// For how long attempts to reach it are refused; `None` when they are not.
     pub fn left_alone_for(&self) -> Option<Duration> {
         self.gate.refuses()
+    }
+}
+
+/// Reports what became of an attempt.
+pub(super) fn counted(permit: Permit<'_>, result: &Result<Arc<Connection>, ConnectError>) {
+    match result {
+        Ok(_) => permit.answered(),
+        Err(error) => match error.tells() {
+            Tells::Nothing => drop(permit),
+            Tells::Answered => permit.answered(),
+            Tells::Failed => permit.failed(Failure::Unreached, &error.to_string()),
+        },
     }
 }
 

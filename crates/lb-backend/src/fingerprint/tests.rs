@@ -70,7 +70,12 @@ fn what_differs_from_terminal_to_terminal_does_not_count() {
     for name in ["_", "PWD", "SHLVL", "TERM", "TERM_SESSION_ID", "SSH_TTY", "VSCODE_PID"] {
         assert!(is_fleeting(name.as_ref()), "{name}");
     }
+    for name in ["DBUS_SESSION_BUS_ADDRESS", "WINDOWID", "DISPLAY", "XDG_SESSION_ID", "LANDBRIDGE_WRAP_DEBUG"] {
+        assert!(is_fleeting(name.as_ref()), "{name}");
+    }
     for name in ["HOME", "PATH", "API_TOKEN", "XDG_CACHE_HOME"] {
         assert!(!is_fleeting(name.as_ref()), "{name}");
     }
+    let display = |value| fingerprint(child("sh", &[], &[("DISPLAY", value)], Some("/")));
+    assert_ne!(display(":1"), display(":2"), "what is configured counts, whatever its name");
 }

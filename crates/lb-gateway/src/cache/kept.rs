@@ -25,8 +25,9 @@ pub struct Kept {
     cache: Arc<Cache>,
     /// What is kept for the client that the link was made for.
     slot: Arc<Slot>,
-    /// How often each list had changed on this connection when it was read, in the order of [`Listing::ALL`].
-    read: Mutex<[u64; 4]>,
+    /// How often each list had changed on this connection when it was read, in the order of [`Listing::ALL`]; `None`
+    /// for one that could not be read when it was last tried.
+    read: Mutex<[Option<u64>; 4]>,
     /// Held while a list is read: whoever wants it meanwhile waits for that.
     reading: [tokio::sync::Mutex<()>; 4],
     /// Changes are about to be looked at.
@@ -41,7 +42,8 @@ impl Kept {
     /// For a link that is made for this client.
     pub fn new(cache: Arc<Cache>, caller: &Caller) -> Self {
         let slot = cache.slot(&Class::of(caller));
-        let (read, reading, due, renewing, checked) = Default::default();
+        let read = Mutex::new([Some(0); 4]);
+        let (reading, due, renewing, checked) = Default::default();
         Self { cache, slot, read, reading, due, renewing, checked }
     }
 
@@ -52,24 +54,25 @@ impl Kept {
 
     /// There is a new connection, which has read nothing.
     pub fn connected(&self, connection: &Connection) {
-        *self.read.lock() = [0; 4];
+        *self.read.lock() = [Some(0); 4];
         self.checked.store(false, Ordering::Relaxed);
         self.slot.introduced(connection);
     }
 
-    /// Whether the server has said that a list changed since it was read.
+    /// Whether a list must be read: the server has said that it changed since, or it could not be read.
     fn is_dirty(&self, connection: &Connection, which: Listing) -> bool {
-        let read = self.read.lock().get(which as usize).copied();
+        let read = self.read.lock().get(which as usize).copied().flatten();
         read != Some(connection.list_generation(which.method()))
     }
 
-    /// Reads a list, unless it is as it was; `anew` even then.
-    async fn read(&self, connection: &Arc<Connection>, link: &Link, which: Listing, anew: bool) {
-        let Some(reading) = self.reading.get(which as usize) else { return };
+    /// Reads a list, unless it is as it was; `anew` even then. False when it could not be read, and is to be asked for
+    /// again.
+    async fn read(&self, connection: &Arc<Connection>, link: &Link, which: Listing, anew: bool) -> bool {
+        let Some(reading) = self.reading.get(which as usize) else { return false };
         let _one_reader = reading.lock().await;
         let known = self.slot.snapshot().is_some_and(|snapshot| snapshot.list(which).is_some());
         if !anew && known && !self.is_dirty(connection, which) {
-            return;
+            return true;
         }
         // Before the server is asked: what it says meanwhile may or may not be in its answer.
         let generation = connection.list_generation(which.method());
@@ -79,16 +82,20 @@ impl Kept {
             Err(_) => Err(format!("no answer within {} s", within.as_secs_f64())),
         };
         if connection.is_lost() && list.is_err() {
-            return;
+            return false;
         }
         if let Some(read) = self.read.lock().get_mut(which as usize) {
-            *read = generation;
+            *read = list.is_ok().then_some(generation);
         }
         match list {
-            Ok(list) => self.slot.put(which, list),
+            Ok(list) => {
+                self.slot.put(which, list);
+                true
+            }
             Err(why) => {
                 tracing::warn!(server = link.name(), "{}: {why}", which.method());
                 self.slot.failed(which);
+                false
             }
         }
     }
@@ -126,7 +133,9 @@ impl Link {
         };
         let is_ours = Arc::ptr_eq(&slot, &kept.slot);
         let is_right = current.as_ref().is_none_or(|connection| is_ours && !kept.is_dirty(connection, which));
-        match slot.snapshot().and_then(|snapshot| listed(&snapshot, which)) {
+        let snapshot = slot.snapshot();
+        let is_right = is_right && !snapshot.as_ref().is_some_and(|snapshot| snapshot.lacks(which));
+        match snapshot.and_then(|snapshot| listed(&snapshot, which)) {
             Some(end) if is_right => {
                 self.renew_if_old(kept, current.as_deref().map(|connection| (connection, which)));
                 Some(Exchange::ready(end))
@@ -150,8 +159,9 @@ impl Link {
     async fn ask_for(self: Arc<Self>, which: Listing) -> Exchange {
         let Some(kept) = &self.kept else { return Exchange::ready(End::ours(Outcome::Cancelled)) };
         let connected = self.connection().await;
-        if let Ok(connection) = &connected {
-            kept.read(connection, &self, which, false).await;
+        if let Ok(connection) = &connected
+            && kept.read(connection, &self, which, false).await
+        {
             kept.cache.save();
         }
         match (kept.slot.snapshot().and_then(|snapshot| listed(&snapshot, which)), connected) {
@@ -170,13 +180,16 @@ impl Link {
         self.tasks().spawn(async move {
             let Some(kept) = &link.kept else { return };
             let all = Listing::ALL.map(|which| kept.read(&connection, &link, which, true));
-            tokio::select! {
-                _ = futures_util::future::join_all(all) => {}
+            let read = tokio::select! {
+                read = futures_util::future::join_all(all) => read,
                 () = link.tasks().stopping() => return,
-            }
+            };
             kept.renewing.store(false, Ordering::Relaxed);
-            if !connection.is_lost() {
+            // What could not be compared stays as old as it is.
+            if read.iter().all(|is_read| *is_read) {
                 kept.slot.checked();
+            }
+            if read.contains(&true) {
                 kept.cache.save();
             }
         });
@@ -206,8 +219,7 @@ impl Link {
             let Some(connection) = link.current() else { return };
             let dirty = Listing::ALL.into_iter().filter(|which| kept.is_dirty(&connection, *which));
             let reads = dirty.map(|which| kept.read(&connection, &link, which, false)).collect::<Vec<_>>();
-            if !reads.is_empty() {
-                futures_util::future::join_all(reads).await;
+            if futures_util::future::join_all(reads).await.contains(&true) {
                 kept.cache.save();
             }
         });

@@ -44,6 +44,11 @@ impl Snapshot {
         self.lists.get(which as usize).and_then(Option::as_ref)
     }
 
+    /// Whether one of its lists is empty only because it could not be read.
+    pub fn lacks(&self, which: Listing) -> bool {
+        self.failed.get(which as usize) == Some(&true)
+    }
+
     /// Whether the server declared a capability, and within it a flag.
     pub fn declares(&self, capability: &str, flag: Option<&str>) -> bool {
         let found = self.welcome.member("capabilities").and_then(|all| all.member(capability));

@@ -238,8 +238,8 @@ impl Live {
             None => Scope::Principal(self.caller.principal.clone()),
         };
         let by = Some(Text::from(self.hash.as_str()));
-        let entry = Entry::new(spec, gateway.environment(), gateway.shelf(), scope, self.now(), by, gateway.tracer())
-            .map_err(|error| AddError::Invalid(error.to_string()))?;
+        let entry =
+            Entry::make(gateway, spec, scope, by).await.map_err(|error| AddError::Invalid(error.to_string()))?;
         // Tried before anybody else sees it.
         let trial = Backend::new(gateway, &entry, self.ourselves(gateway));
         trial.join(self.number, self.itself());

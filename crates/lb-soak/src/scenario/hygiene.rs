@@ -18,6 +18,9 @@ use crate::random::Random;
 use crate::world::{Ground, World, gone, marked, signal};
 
 const CLIENTS: usize = 10;
+/// What is counted.
+const SERVERS_KILLED: &str = "kills of servers";
+const CLIENTS_KILLED: &str = "ends of clients in a call";
 /// Descriptors of connections that clients left a moment ago.
 const FDS_SLACK: i64 = 6;
 
@@ -41,11 +44,15 @@ pub async fn run(setup: Setup, size: Size, seed: u64) -> PathBuf {
         clients.spawn(life.lead(caller, calls, history.clone(), working.clone()));
     }
     let ledger = Ledger::follow(&world.ground.ledger);
-    kill_servers(&ledger, &history, &mut world.ground.random, &working).await;
+    let killed = kill_servers(&ledger, &history, &mut world.ground.random, &working).await;
+    history.count(SERVERS_KILLED, killed);
+    history.bound_count(SERVERS_KILLED, size.pick(5, 100), i64::MAX);
     let mut sessions = Vec::new();
     while let Some(left) = clients.join_next().await {
         sessions.extend(left.expect("a client's story ends"));
     }
+    // One call in 25 ends so: half of them is far below chance.
+    history.bound_count(CLIENTS_KILLED, i64::try_from(calls).unwrap_or(0) * 10 / 50, i64::MAX);
     for session in sessions {
         end_session(&door, "it", &session).await;
     }
@@ -72,6 +79,7 @@ impl Life {
             let open = caller.send(job).await;
             if self.random.below(25) == 0 {
                 history.fault(format!("kill client {}", caller.name));
+                history.count(CLIENTS_KILLED, 1);
                 if let Some(pid) = caller.pid().filter(|_| self.random.below(2) == 0) {
                     signal(pid, Signal::KILL);
                 }
@@ -94,18 +102,19 @@ impl Life {
     }
 }
 
-async fn kill_servers(ledger: &Ledger, history: &History, random: &mut Random, working: &AtomicUsize) {
+/// Kills until nobody works any more; gives how many it killed.
+async fn kill_servers(ledger: &Ledger, history: &History, random: &mut Random, working: &AtomicUsize) -> i64 {
+    let mut killed = 0;
     while 0 < working.load(Ordering::Relaxed) {
         tokio::time::sleep(Duration::from_millis(20 + random.below(60))).await;
         let alive: Vec<u32> = ledger.workers().into_iter().filter(|pid| procs::is_alive(*pid)).collect();
         if let Some(pid) = random.pick(&alive) {
             history.fault(format!("kill server {pid}"));
             signal(*pid, Signal::KILL);
+            killed += 1;
         }
     }
-    let killed = Measure::Counted { name: "rounds of killing".to_owned() };
-    history.count("rounds of killing", 1);
-    history.bound(killed, 1, 1);
+    killed
 }
 
 /// When all sessions are over there is the gateway and the process of the modern clients, and nothing else: neither by

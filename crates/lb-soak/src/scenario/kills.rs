@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::json;
@@ -19,6 +19,8 @@ use crate::world::{Ground, World, signal};
 const LONG_MS: u64 = 30_000;
 /// Some of them come before the kill.
 const REPORTS: u64 = 3_000;
+/// What is measured.
+const SLOWEST: &str = "slowest error after a kill in ms (1000 promised)";
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs it.
@@ -35,36 +37,43 @@ pub async fn run(setup: Setup, size: Size, seed: u64) -> PathBuf {
         let caller = world.caller(way, "victim", "victim").await;
         victims.spawn(suffer(caller, ledger.clone(), kills / WAYS.len() as u64));
     }
-    let mut killed = 0;
-    while let Some(count) = victims.join_next().await {
-        killed += count.expect("a victim's story ends");
+    let (mut killed, mut slowest) = (0, 0);
+    while let Some(suffered) = victims.join_next().await {
+        let (count, after) = suffered.expect("a victim's story ends");
+        killed += count;
+        slowest = slowest.max(after);
     }
     stop.store(true, Ordering::Relaxed);
     bystanders.join_all().await;
     let history = world.history().clone();
     history.count("kills", killed);
     history.bound_count("kills", i64::try_from(kills).unwrap_or(0), i64::MAX);
-    // A second is promised.
-    history.bound(Measure::Slowest { how: How::Error }, 0, 10_000);
+    // A second from the death of a server to the error of its calls is promised. The bound is ten times as wide, as
+    // every bound in time is here, because the machine may be busy; the true figure is printed with it.
+    history.count(SLOWEST, slowest);
+    history.bound_count(SLOWEST, 0, 10_000);
     history.bound(Measure::Calls { client: "victim".to_owned(), how: How::Error }, killed, killed);
     world.close().await
 }
 
-/// Calls, has its server killed while it works, is told so, and calls again.
-async fn suffer(mut caller: Caller, ledger: Arc<Ledger>, times: u64) -> i64 {
-    let mut killed = 0;
+/// Calls, has its server killed while it works, is told so, and calls again. Gives how often, and the longest time from
+/// a kill to the error, in milliseconds.
+async fn suffer(mut caller: Caller, ledger: Arc<Ledger>, times: u64) -> (i64, i64) {
+    let (mut killed, mut slowest) = (0, 0);
     for _ in 0..times {
         let open = caller.send(Job::QUICK.taking(LONG_MS).reporting(REPORTS).must(Must::Fail)).await;
         let pid = ledger.entry(&open.marker, PATIENCE).await;
+        let at = Instant::now();
         if let Some(pid) = pid {
             signal(pid, Signal::KILL);
             killed += 1;
         }
         caller.finish(open).await;
+        slowest = slowest.max(i64::try_from(at.elapsed().as_millis()).unwrap_or(i64::MAX));
         caller.call(Job::QUICK).await;
     }
     caller.end().await;
-    killed
+    (killed, slowest)
 }
 
 /// Clients that accept no error: of another server, and of the same with a process of their own.
