@@ -74,7 +74,10 @@ fn main() -> ExitCode {
     if let Some(code) = lb_process::supervise_entry() {
         return code;
     }
-    let cli = cli::Cli::parse();
+    let cli = match cli::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return run::usage(&error),
+    };
     let (settled, logs) = match prepare(&cli) {
         Ok(prepared) => prepared,
         Err(failure) => return run::end(Err(failure)),

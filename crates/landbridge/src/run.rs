@@ -42,12 +42,38 @@ pub async fn run(cli: Cli, settled: Settled, logs: logs::Handle) -> ExitCode {
     end(result)
 }
 
+/// A text as a terminal may have it: what was typed or read may hold characters that a terminal obeys.
+pub fn harmless(text: &str) -> String {
+    let obeyed = |c: char| {
+        (c.is_control() && c != '\n' && c != '\t') || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        if obeyed(c) { safe.extend(c.escape_unicode()) } else { safe.push(c) }
+    }
+    safe
+}
+
+/// Says what is wrong with a command line, or what it asked to be told.
+pub fn usage(error: &clap::Error) -> ExitCode {
+    let text = error.render();
+    let shown = if error.use_stderr() {
+        eprint!("{}", harmless(&text.to_string()));
+        Ok(())
+    } else {
+        // Help and version are ours, in colour where a terminal is.
+        error.print()
+    };
+    let code = if shown.is_ok() { error.exit_code() } else { 1 };
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
 /// Says why a command ended badly.
 pub fn end(result: Result<(), Failure>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure(code, text)) => {
-            eprintln!("landbridge: {text}");
+            eprintln!("landbridge: {}", harmless(&text));
             ExitCode::from(code)
         }
     }

@@ -40,7 +40,9 @@ pub async fn serve(
     };
     let listeners: Vec<_> = listeners.into_iter().map(with_tls).collect();
     let tasks = Tasks::default();
-    let policy = Policy { allow_spawn: settings.allow_stdio_spawn, ..Policy::default() };
+    let from_afar = is_reached_from_afar(settings, &listeners);
+    let policy =
+        Policy { allow_spawn: settings.allow_stdio_spawn, from_afar, pinned_packages: true, ..Policy::default() };
     let gateway = gateway(servers, surface, policy, settings, &tasks, telemetry.tracer())?;
     let exporting = telemetry.export(&gateway, &tasks)?;
     let front = Arc::new(Front::new(Arc::new(gateway.clone()), front(settings)));
@@ -62,6 +64,12 @@ pub async fn serve(
     close(&gateway, &tasks).await;
     exporting.finish().await;
     Ok(())
+}
+
+/// Whether clients need not be on this machine. What the flags allow to those who are is not meant for others.
+fn is_reached_from_afar(settings: &Settings, listeners: &[Listener]) -> bool {
+    let is_open = |listener: &Listener| listener.address().is_some_and(|address| !address.ip().is_loopback());
+    listeners.iter().any(is_open) || settings.public_url.is_some()
 }
 
 fn tls(settings: &Settings) -> Result<Option<Tls>, Failure> {

@@ -69,7 +69,7 @@ const ALL: &[Scope] = &[Scope::Every, Scope::Servers, Scope::Demo, Scope::Serve]
 pub fn say(problems: &[Problem]) {
     for severity in [Severity::Warning, Severity::Error] {
         for problem in problems.iter().filter(|problem| problem.severity == severity) {
-            eprintln!("{problem}");
+            eprintln!("{}", crate::run::harmless(&problem.to_string()));
         }
     }
 }

@@ -113,7 +113,7 @@ impl Server {
         let endpoint = match &spec.target {
             Target::Http { url, headers } => {
                 let endpoint = Endpoint::new(spec.name.as_str(), url, headers, environment.tasks.clone())?;
-                Some(Arc::new(if spec.guarded { endpoint.guarded() } else { endpoint }))
+                Some(Arc::new(endpoint.within(spec.bounds)))
             }
             Target::Child { .. } | Target::Embedded(_) => None,
         };

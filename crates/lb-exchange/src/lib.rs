@@ -30,7 +30,7 @@ pub use feed::{Feed, FeedItem, List, Output};
 pub use holder::{Front, Happened, Holder, Loss};
 pub use middle::{BoxFuture, Middle, Refusal, Seat, SessionId, Welcome};
 pub use principal::Principal;
-pub use reach::is_out_of_bounds;
+pub use reach::Bounds;
 pub use server::{Isolation, NameError, Restart, Secret, ServerName, ServerSpec, Target, UrlError, check_url};
 pub use shelf::Shelf;
 pub use step::{Answer, Ask, AskKey, AskKind, Cancel, Command, End, ErrorBody, Note, Outcome, Receipt, Resume, Step};

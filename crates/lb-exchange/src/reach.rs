@@ -2,15 +2,64 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether it is an address of the link, of a group or of a cloud's metadata, also when it is written as IPv6.
-#[must_use]
-pub fn is_out_of_bounds(address: IpAddr) -> bool {
+/// How far a server may be from us, by who defined it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bounds {
+    /// Anywhere: those who run us said so.
+    #[default]
+    Anywhere,
+    /// A client on this machine said so: anywhere but the link, groups and a cloud's metadata.
+    Near,
+    /// A client from elsewhere said so: what everybody can reach.
+    Public,
+}
+
+impl Bounds {
+    /// Whether a server may have this address, also when it is IPv4 written as IPv6.
+    #[must_use]
+    pub fn allow(self, address: IpAddr) -> bool {
+        let plain = match address {
+            IpAddr::V6(address) => embedded_v4(address).map_or(IpAddr::V6(address), IpAddr::V4),
+            address => address,
+        };
+        match self {
+            Self::Anywhere => true,
+            Self::Near => !is_forbidden(plain),
+            Self::Public => !is_forbidden(plain) && !is_ours_alone(plain),
+        }
+    }
+
+    /// What an address lacks that is not allowed, for people.
+    #[must_use]
+    pub fn why_not(self) -> &'static str {
+        match self {
+            Self::Public => "is no public address, and servers added from elsewhere may have no other",
+            _ => "is a link-local or metadata address, which servers added by a client may not have",
+        }
+    }
+}
+
+fn is_forbidden(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_forbidden_v4(address),
-        IpAddr::V6(address) => match embedded_v4(address) {
-            Some(inner) => is_forbidden_v4(inner),
-            None => is_forbidden_v6(address),
-        },
+        IpAddr::V6(address) => is_forbidden_v6(address),
+    }
+}
+
+/// Whether it means this machine or a network that not everybody can reach.
+fn is_ours_alone(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => {
+            let [a, b, ..] = address.octets();
+            let shared = a == 100 && (64..128).contains(&b);
+            let reserved = a == 0 || 240 <= a || (a == 198 && (18..20).contains(&b));
+            address.is_loopback() || address.is_private() || address.is_documentation() || shared || reserved
+        }
+        IpAddr::V6(address) => {
+            let site = matches!(address.segments(), [0xfec0..=0xfeff, ..]);
+            let documentation = matches!(address.segments(), [0x2001, 0x0db8, ..]);
+            address.is_loopback() || address.is_unspecified() || address.is_unique_local() || site || documentation
+        }
     }
 }
 
@@ -45,7 +94,7 @@ mod tests {
 
     #[test]
     fn only_addresses_of_the_link_and_of_metadata_are_out_of_bounds() {
-        let is_out = |text: &str| is_out_of_bounds(text.parse().expect("an address"));
+        let is_out = |text: &str| !Bounds::Near.allow(text.parse().expect("an address"));
         for text in ["127.0.0.1", "::1", "10.0.0.1", "192.168.1.5", "fd00::1", "203.0.113.1", "2001:db8::1"] {
             assert!(!is_out(text), "{text}");
         }
@@ -64,6 +113,39 @@ mod tests {
             "255.255.255.255",
         ] {
             assert!(is_out(text), "{text}");
+            assert!(Bounds::Anywhere.allow(text.parse().expect("an address")), "{text}");
+            assert!(!Bounds::Public.allow(text.parse().expect("an address")), "{text}");
+        }
+    }
+
+    #[test]
+    fn from_afar_only_public_addresses_are_allowed() {
+        let allowed = |text: &str| Bounds::Public.allow(text.parse().expect("an address"));
+        for text in ["8.8.8.8", "100.63.0.1", "100.128.0.1", "172.32.0.1", "2606:4700::1111", "64:ff9b::808:808"] {
+            assert!(allowed(text), "{text}");
+        }
+        for text in [
+            "127.0.0.1",
+            "127.255.255.254",
+            "0.0.0.0",
+            "10.1.2.3",
+            "172.16.0.1",
+            "192.168.0.1",
+            "100.64.0.1",
+            "198.18.0.1",
+            "240.0.0.1",
+            "::",
+            "::1",
+            "::ffff:127.0.0.1",
+            "::127.0.0.1",
+            "64:ff9b::7f00:1",
+            "64:ff9b::a00:1",
+            "2002:7f00:1::",
+            "fd00::1",
+            "fc00::1",
+            "fec0::1",
+        ] {
+            assert!(!allowed(text), "{text}");
         }
     }
 }

@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::reach::Bounds;
+
 /// One configured server, checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerSpec {
@@ -25,8 +27,8 @@ pub struct ServerSpec {
     pub restart: Restart,
     /// Listed, but never connected.
     pub disabled: bool,
-    /// A client defined it: addresses that are out of bounds for those are not connected to.
-    pub guarded: bool,
+    /// Which addresses it may have, by who defined it.
+    pub bounds: Bounds,
     /// What it says of itself and lists is kept, over restarts too, and told without asking it.
     pub cached: bool,
     /// Its child is ended when nothing has used it for this long; `None` for never.
@@ -61,7 +63,7 @@ impl ServerSpec {
             timeout: None,
             restart: Restart::default(),
             disabled: false,
-            guarded: false,
+            bounds: Bounds::default(),
             cached: false,
             idle_timeout: None,
             max_age: Self::MAX_AGE,

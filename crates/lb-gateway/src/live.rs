@@ -7,6 +7,7 @@ mod facts;
 mod input;
 mod keeper;
 mod lists;
+mod packages;
 mod servers;
 mod tell;
 mod tending;
@@ -39,6 +40,10 @@ use crate::tracker::Tracker;
 pub struct Policy {
     /// Whether a client may define servers that are started as processes.
     pub allow_spawn: bool,
+    /// Whether clients are not on this machine: what they add must be reachable by everybody, and is never a program.
+    pub from_afar: bool,
+    /// Whether packages that a client wants fetched and started must be named with their version.
+    pub pinned_packages: bool,
     /// Who answers what servers ask.
     pub ask: AskMode,
     /// After what time a call becomes a task whose caller named no time; `None` for not before its limit.
@@ -57,6 +62,8 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             allow_spawn: false,
+            from_afar: false,
+            pinned_packages: false,
             ask: AskMode::ClientFirst,
             patience: Some(Duration::from_secs(45)),
             input_grace: Duration::from_millis(250),

@@ -2,31 +2,31 @@
 
 use std::net::IpAddr;
 
-use lb_exchange::is_out_of_bounds;
+use lb_exchange::Bounds;
 
-/// Whether a URL that a client gave us may be connected to: loopback and private networks may, addresses of the link
-/// and of a cloud's metadata never.
+/// Whether a URL that a client gave us may be connected to. From elsewhere only over https: what answers is told to the
+/// client, and nobody between shall see or change it.
 ///
 /// # Errors
 /// Why not, for the client.
-pub async fn check(url: &str) -> Result<(), String> {
+pub async fn check(url: &str, bounds: Bounds) -> Result<(), String> {
     let Some((host, port)) = host_and_port(url) else { return Err("the url has no host".to_owned()) };
+    let refusal = |what: &str| format!("{what} {}", bounds.why_not());
     if is_metadata_name(&host) {
         return Err(refusal(&host));
     }
+    if bounds == Bounds::Public && !url.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("https://")) {
+        return Err("servers added from elsewhere must be reached over https".to_owned());
+    }
     if let Ok(address) = host.parse::<IpAddr>() {
-        return if is_out_of_bounds(address) { Err(refusal(&host)) } else { Ok(()) };
+        return if bounds.allow(address) { Ok(()) } else { Err(refusal(&host)) };
     }
     // A name that cannot be looked up is told when it is connected to.
     let Ok(addresses) = tokio::net::lookup_host((host.as_str(), port)).await else { return Ok(()) };
-    match addresses.map(|address| address.ip()).find(|address| is_out_of_bounds(*address)) {
+    match addresses.map(|address| address.ip()).find(|address| !bounds.allow(*address)) {
         Some(address) => Err(refusal(&format!("{host} ({address})"))),
         None => Ok(()),
     }
-}
-
-fn refusal(what: &str) -> String {
-    format!("{what} is a link-local or metadata address, which servers added by a client may not have")
 }
 
 fn host_and_port(url: &str) -> Option<(String, u16)> {
@@ -54,7 +54,8 @@ mod tests {
     async fn a_url_is_refused_by_its_name_and_by_its_address() {
         for url in ["http://127.0.0.1:1/mcp", "http://localhost/mcp", "http://[::1]:8080/", "https://192.168.1.5:9/x?y"]
         {
-            assert_eq!(check(url).await, Ok(()), "{url}");
+            assert_eq!(check(url, Bounds::Near).await, Ok(()), "{url}");
+            assert!(check(url, Bounds::Public).await.is_err(), "{url}");
         }
         for url in [
             "http://169.254.169.254/latest",
@@ -63,7 +64,7 @@ mod tests {
             "http://metadata.google.internal/",
             "http://Metadata.Google.Internal./",
         ] {
-            assert!(check(url).await.is_err(), "{url}");
+            assert!(check(url, Bounds::Near).await.is_err(), "{url}");
         }
     }
 }

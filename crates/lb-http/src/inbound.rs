@@ -15,6 +15,7 @@ use lb_front::{Accept, Headers};
 use lb_wire::header;
 use tokio::time::Instant;
 
+use crate::budget::Budget;
 use crate::settings::Settings;
 
 /// How long a body may bring less than it must, for lines that are slow to start.
@@ -76,12 +77,18 @@ pub(crate) enum BodyError {
     Slow,
     /// The client broke off.
     Broken,
+    /// Too much of other bodies waits for its rest.
+    Crowded,
 }
 
 /// Reads a whole body.
 ///
 /// Cancel safe: no, what was read is lost; only the end of the connection does that.
-pub(crate) async fn body(request: &mut Request<Incoming>, settings: &Settings) -> Result<Bytes, BodyError> {
+pub(crate) async fn body(
+    request: &mut Request<Incoming>,
+    settings: &Settings,
+    budget: &Budget,
+) -> Result<Bytes, BodyError> {
     let declared = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if declared.is_some_and(|length| settings.body_bytes_max as u64 <= length.saturating_sub(1)) {
         return Err(BodyError::Large);
@@ -89,16 +96,19 @@ pub(crate) async fn body(request: &mut Request<Incoming>, settings: &Settings) -
     let start = Instant::now();
     let mut sleep = pin!(tokio::time::sleep_until(start + due(0, settings)));
     let mut gathered = Gathered::Nothing;
+    let mut part = budget.part();
     std::future::poll_fn(|cx| {
         loop {
             match Pin::new(request.body_mut()).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => {
-                    if let Ok(data) = frame.into_data() {
-                        gathered.add(data);
-                    }
-                    if settings.body_bytes_max < gathered.len() {
+                    let Ok(data) = frame.into_data() else { continue };
+                    if settings.body_bytes_max < gathered.len() + data.len() {
                         return Poll::Ready(Err(BodyError::Large));
                     }
+                    if !part.grow(gathered.room_with(&data)) {
+                        return Poll::Ready(Err(BodyError::Crowded));
+                    }
+                    gathered.add(&data);
                 }
                 Poll::Ready(Some(Err(_))) => return Poll::Ready(Err(BodyError::Broken)),
                 Poll::Ready(None) => return Poll::Ready(Ok(std::mem::take(&mut gathered).into_bytes())),
@@ -137,17 +147,29 @@ enum Gathered {
 }
 
 impl Gathered {
-    fn add(&mut self, data: Bytes) {
+    /// What it takes to have this piece too.
+    fn room_with(&self, data: &Bytes) -> usize {
+        let len = self.len() + data.len();
+        match self {
+            Self::Nothing => len,
+            Self::Several(all) if len <= all.capacity() => all.capacity(),
+            Self::One(_) | Self::Several(_) => 2 * len,
+        }
+    }
+
+    fn add(&mut self, data: &Bytes) {
+        let room = self.room_with(data);
         *self = match std::mem::take(self) {
-            Self::Nothing => Self::One(data),
+            Self::Nothing => Self::One(data.clone()),
             Self::One(first) => {
-                let mut all = BytesMut::with_capacity(2 * (first.len() + data.len()));
+                let mut all = BytesMut::with_capacity(room);
                 all.extend_from_slice(&first);
-                all.extend_from_slice(&data);
+                all.extend_from_slice(data);
                 Self::Several(all)
             }
             Self::Several(mut all) => {
-                all.extend_from_slice(&data);
+                all.reserve(room - all.len());
+                all.extend_from_slice(data);
                 Self::Several(all)
             }
         };

@@ -5,6 +5,7 @@
 
 mod accept;
 mod body;
+mod budget;
 mod connection;
 mod connections;
 mod cors;

@@ -7,6 +7,7 @@ use std::time::Instant;
 use lb_exchange::Principal;
 use lb_front::Front;
 
+use crate::budget::Budget;
 use crate::connections::Connections;
 use crate::current::Current;
 use crate::phase::Phase;
@@ -22,6 +23,7 @@ pub(crate) struct Server {
     pub(crate) connections: Arc<Connections>,
     pub(crate) in_flight: Arc<InFlight>,
     pub(crate) buckets: Buckets,
+    pub(crate) bodies: Budget,
     pub(crate) principal: Principal,
     pub(crate) started: Instant,
     /// Request ids are this and a count.
@@ -33,6 +35,7 @@ impl Server {
     pub(crate) fn new(front: Arc<Front>, settings: Settings) -> Self {
         Self {
             front,
+            bodies: Budget::default(),
             settings: Current::new(settings),
             phase: Arc::default(),
             connections: Arc::default(),

@@ -254,7 +254,7 @@ impl Visit<'_> {
             let message = "Unsupported Media Type: the body must be application/json";
             return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, era, message);
         }
-        let body = match inbound::body(request, self.settings).await {
+        let body = match inbound::body(request, self.settings, &self.server.bodies).await {
             Ok(body) => body,
             Err(error) => return no_body(error, era),
         };
@@ -311,12 +311,12 @@ fn repeated_header(repeated: inbound::Repeated, era: Era) -> Response<Body> {
 
 /// The rest of the body is not read, so the connection cannot go on.
 fn no_body(error: BodyError, era: Era) -> Response<Body> {
-    let (status, message) = match error {
-        BodyError::Large => (StatusCode::PAYLOAD_TOO_LARGE, "Payload Too Large"),
-        BodyError::Slow => (StatusCode::REQUEST_TIMEOUT, "Request Timeout: the body took too long"),
-        BodyError::Broken => (StatusCode::BAD_REQUEST, "Bad Request: the body broke off"),
+    let mut response = match error {
+        BodyError::Large => refuse(StatusCode::PAYLOAD_TOO_LARGE, era, "Payload Too Large"),
+        BodyError::Slow => refuse(StatusCode::REQUEST_TIMEOUT, era, "Request Timeout: the body took too long"),
+        BodyError::Broken => refuse(StatusCode::BAD_REQUEST, era, "Bad Request: the body broke off"),
+        BodyError::Crowded => throttle::busy(era, "too much of other requests has not come as a whole"),
     };
-    let mut response = refuse(status, era, message);
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }

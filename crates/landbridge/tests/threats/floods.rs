@@ -214,3 +214,27 @@ async fn http_2_is_refused_with_its_first_line() {
     assert_eq!(head.status(), 200);
     works(&client).await;
 }
+
+/// All that clients have sent of bodies that are not complete has a limit together, not only each by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_bodies_held_open_just_below_the_limit_take_little_memory() {
+    let world = World::start(&[]).await;
+    let (address, pid) = (world.gateway.address, world.gateway.pid());
+    let before = memory_kib(pid, "VmRSS");
+    let chunk = [&b"10000\r\n"[..], &[b' '; 0x10000], b"\r\n"].concat();
+    let head = post_head("Transfer-Encoding: chunked\r\n\r\n");
+    let mut held = Vec::new();
+    for _ in 0..200 {
+        let mut socket = TcpStream::connect(address).await.expect("it listens");
+        socket.write_all(head.as_bytes()).await.expect("the head is taken");
+        for _ in 0..63 {
+            let sent = tokio::time::timeout(Duration::from_millis(500), socket.write_all(&chunk)).await;
+            if !matches!(sent, Ok(Ok(()))) {
+                break; // refused, or not read on
+            }
+        }
+        held.push(socket);
+    }
+    let grown = memory_kib(pid, "VmHWM").saturating_sub(before);
+    assert!(grown < 64 * MIB, "{grown} KiB more than before");
+}

@@ -177,6 +177,24 @@ async fn what_is_printed_of_a_config_has_no_escape() {
     }
 }
 
+/// What is printed of the command line itself has none either.
+#[tokio::test]
+async fn what_is_printed_of_the_command_line_has_no_escape() {
+    let evil = "\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}31m\u{202e}\rforged";
+    let mut left = Vec::new();
+    for args in [
+        vec!["serve", "--listen", evil],
+        vec!["serve", "--log-level", evil],
+        vec!["serve", "--public-url", evil],
+        vec!["serve", "--config", evil],
+        vec!["smoke", evil],
+        vec![evil],
+    ] {
+        left.extend(unruly(&args).await);
+    }
+    assert_eq!(left, [""; 0]);
+}
+
 /// Patterns come from servers, in the schema of a question; an answer is matched in time that grows with its length.
 #[tokio::test]
 async fn a_pattern_of_a_server_cannot_keep_us_busy() {

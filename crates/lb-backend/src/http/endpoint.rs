@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use http_body_util::Full;
-use lb_exchange::{ErrorBody, Secret, Tasks, is_out_of_bounds};
+use lb_exchange::{Bounds, ErrorBody, Secret, Tasks};
 use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
@@ -34,7 +34,7 @@ pub struct Endpoint {
     host: String,
     port: u16,
     /// Whether addresses that are out of bounds for clients are not connected to.
-    guarded: bool,
+    bounds: Bounds,
     tls: Option<(TlsConnector, ServerName<'static>)>,
     /// Path and query, as they stand in the request line.
     uri: Uri,
@@ -91,15 +91,15 @@ impl Endpoint {
         let last_length = Mutex::new((0, HeaderValue::from_static("0")));
         let pool = Pool::default();
         let called = format!("server {name:?} ({authority})");
-        let guarded = false;
+        let bounds = Bounds::default();
         let gate = Arc::new(Gate::new(called.clone()));
-        Ok(Self { called, shown, host, port, guarded, tls, uri, headers, last_length, pool, tasks, gate })
+        Ok(Self { called, shown, host, port, bounds, tls, uri, headers, last_length, pool, tasks, gate })
     }
 
     /// Keeps away from addresses that are out of bounds for clients.
     #[must_use]
-    pub fn guarded(mut self) -> Self {
-        self.guarded = true;
+    pub fn within(mut self, bounds: Bounds) -> Self {
+        self.bounds = bounds;
         self
     }
 
@@ -228,15 +228,13 @@ impl Endpoint {
     /// can come between.
     async fn reach(&self) -> Result<TcpStream, String> {
         let to = (self.host.as_str(), self.port);
-        if !self.guarded {
+        if self.bounds == Bounds::Anywhere {
             return TcpStream::connect(to).await.map_err(|error| chain(&error));
         }
         let found = tokio::net::lookup_host(to).await.map_err(|error| chain(&error))?;
-        let allowed: Vec<_> = found.filter(|address| !is_out_of_bounds(address.ip())).collect();
+        let allowed: Vec<_> = found.filter(|address| self.bounds.allow(address.ip())).collect();
         if allowed.is_empty() {
-            return Err(
-                "its address is link-local or one of metadata, which servers of clients may not have".to_owned()
-            );
+            return Err(format!("its address {}", self.bounds.why_not()));
         }
         TcpStream::connect(allowed.as_slice()).await.map_err(|error| chain(&error))
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lb_exchange::{BoxFuture, Isolation, Principal, ServerSpec, Target};
+use lb_exchange::{Bounds, BoxFuture, Isolation, Principal, ServerSpec, Target};
 use lb_session::Happening;
 use lb_wire::Text;
 use tokio::sync::oneshot;
@@ -12,7 +12,7 @@ use super::backend::{Backend, REDEFINED, REMOVED};
 use super::facts::Facts;
 use super::input::Ourselves;
 use super::view::{ReconnectError, ServerView, Unavailable};
-use super::{AskMode, Live};
+use super::{AskMode, Live, packages};
 use crate::gateway::Shared;
 use crate::reach;
 use crate::registry::{Entry, Scope};
@@ -165,7 +165,8 @@ impl Live {
     /// Defines a server and connects this session to it. A definition that does not work is not kept.
     pub fn add_server(self: &Arc<Self>, spec: ServerSpec) -> BoxFuture<'static, Result<Added, AddError>> {
         let live = self.clone();
-        let spec = ServerSpec { guarded: true, ..spec };
+        let bounds = if self.policy().from_afar { Bounds::Public } else { Bounds::Near };
+        let spec = ServerSpec { bounds, ..spec };
         self.to_the_end(
             |asked| async move { live.add(spec, asked).await },
             || AddError::Invalid("the gateway is shutting down".to_owned()),
@@ -212,7 +213,7 @@ impl Live {
             if !before.is_visible_to(who) || before.name() != &spec.name {
                 return Err(AddError::Invalid(format!("the name '{}' is taken", spec.name)));
             }
-            if (ServerSpec { guarded: true, ..(**before.spec()).clone() }) == spec {
+            if (ServerSpec { bounds: spec.bounds, ..(**before.spec()).clone() }) == spec {
                 return self.connect_again(&gateway, before).await;
             }
         }
@@ -296,13 +297,20 @@ impl Live {
 
     /// Whether this client may define such a server.
     async fn check(&self, gateway: &Shared, spec: &ServerSpec) -> Result<(), AddError> {
+        let policy = gateway.policy();
         match &spec.target {
-            Target::Child { .. } if !gateway.policy().allow_spawn => Err(AddError::Forbidden(
+            Target::Child { .. } if policy.from_afar => Err(AddError::Forbidden(
+                "clients from elsewhere may not start programs here; put the server into the config file".to_owned(),
+            )),
+            Target::Child { .. } if !policy.allow_spawn => Err(AddError::Forbidden(
                 "starting programs over HTTP is off; start landbridge with --allow-stdio-spawn to allow it, or put the \
                  server into the config file"
                     .to_owned(),
             )),
-            Target::Http { url, .. } => reach::check(url).await.map_err(AddError::Forbidden),
+            Target::Http { url, .. } => reach::check(url, spec.bounds).await.map_err(AddError::Forbidden),
+            Target::Child { command, args, .. } if policy.pinned_packages => {
+                packages::check(command, args).map_err(AddError::Invalid)
+            }
             Target::Child { .. } => Ok(()),
             Target::Embedded(_) => Err(AddError::Invalid("no such kind of server".to_owned())),
         }
