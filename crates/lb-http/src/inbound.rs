@@ -105,10 +105,10 @@ pub(crate) async fn body(
                     if settings.body_bytes_max < gathered.len() + data.len() {
                         return Poll::Ready(Err(BodyError::Large));
                     }
-                    if !part.grow(gathered.room_with(&data)) {
+                    if !part.grow(gathered.room_with(&data, settings.body_bytes_max)) {
                         return Poll::Ready(Err(BodyError::Crowded));
                     }
-                    gathered.add(&data);
+                    gathered.add(&data, settings.body_bytes_max);
                 }
                 Poll::Ready(Some(Err(_))) => return Poll::Ready(Err(BodyError::Broken)),
                 Poll::Ready(None) => return Poll::Ready(Ok(std::mem::take(&mut gathered).into_bytes())),
@@ -148,17 +148,17 @@ enum Gathered {
 
 impl Gathered {
     /// What it takes to have this piece too.
-    fn room_with(&self, data: &Bytes) -> usize {
+    fn room_with(&self, data: &Bytes, max: usize) -> usize {
         let len = self.len() + data.len();
         match self {
             Self::Nothing => len,
             Self::Several(all) if len <= all.capacity() => all.capacity(),
-            Self::One(_) | Self::Several(_) => 2 * len,
+            Self::One(_) | Self::Several(_) => (2 * len).min(max.max(len)),
         }
     }
 
-    fn add(&mut self, data: &Bytes) {
-        let room = self.room_with(data);
+    fn add(&mut self, data: &Bytes, max: usize) {
+        let room = self.room_with(data, max);
         *self = match std::mem::take(self) {
             Self::Nothing => Self::One(data.clone()),
             Self::One(first) => {

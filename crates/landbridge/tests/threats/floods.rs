@@ -65,7 +65,8 @@ async fn two_hundred_bodies_without_end_are_cut_off_and_take_little_memory() {
     }
     for (status, sent) in floods.join_all().await {
         // Whoever goes on sending may find the connection closed before the answer is read.
-        assert!(status.is_none_or(|status| status == 413), "{status:?} after {sent}");
+        // Too large by itself, or too much together with the others.
+        assert!(status.is_none_or(|status| [413, 503].contains(&status)), "{status:?} after {sent}");
         assert!(sent < 64 << 20, "{sent} bytes were taken");
     }
     works(&client).await;
