@@ -88,7 +88,7 @@ async fn each_of_the_four_lists_is_kept_with_all_its_pages() {
         assert_eq!(names, ["a://0", "a://1", "a://2", "a://3", "a://4"], "{method}");
         assert!(list.get("nextCursor").is_none(), "{list}");
         let reads = world.noted(&format!("request {method}")).len();
-        assert!(3 <= reads && reads % 3 == 0, "{method} has three pages: {reads}");
+        assert!(3 <= reads && reads.is_multiple_of(3), "{method} has three pages: {reads}");
     }
     assert_eq!(world.starts(), 1, "the second start asks for nothing");
 }
