@@ -1,21 +1,27 @@
-//! The table of acceptance rows: each row of the contract that must hold has a test that exists and is run.
+//! The table of acceptance rows: each row of the contract, each threat and each promise under load or fault that must
+//! hold has a test that exists and is run.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Where the table is. A line is `ROW<TAB>PLACE<TAB>WHAT`: a row of the contract, its test as `FILE::FUNCTION` or a
-/// heading as `ARCHITECTURE.md#Heading`, and what the row asks for, in words.
+/// Where the table is. A line is `ROW<TAB>PLACE<TAB>WHAT`: a row of the contract as `042`, a threat as `T07` or a
+/// promise as `R04`, its test as `FILE::FUNCTION` or a heading as `ARCHITECTURE.md#Heading`, and what the row asks for,
+/// in words.
 const TABLE: &str = "tests/acceptance/rows.tsv";
-/// The first and last row that must be there.
-const FIRST: u16 = 1;
-const LAST: u16 = 140;
-/// Rows of features that do not exist: a config's own rows, settings, logs, shutdown, and the sandbox.
-const ABSENT: &[u16] = &[64, 65, 70, 76, 77, 78, 79, 80, 126, 139];
+/// The last row of the contract.
+const LAST: u16 = 215;
+/// Rows of features that do not exist: the sandbox, login, the store and what spans machines, the native surface.
+const ABSENT: &[RangeInclusive<u16>] = &[76..=79, 142..=142, 146..=157, 164..=173, 210..=210];
+/// Threats that concern what exists.
+const THREATS: &[RangeInclusive<u16>] = &[1..=8, 20..=32, 36..=39, 45..=45, 49..=49, 51..=54];
+/// Promises under load and faults that concern what exists.
+const PROMISES: &[RangeInclusive<u16>] = &[2..=5, 7..=7, 11..=19, 21..=21];
 /// Rows that ask for a decision and not for a behaviour.
-const TEXTS: &[u16] = &[89, 91, 127, 138];
+const TEXTS: &[&str] = &["089", "091", "127", "138"];
 /// Rows that one test may stand for.
 const PER_TEST_MAX: usize = 3;
 
@@ -28,28 +34,44 @@ pub(super) fn violations(root: &Path) -> Result<Vec<String>> {
 
 fn check(table: &str, read: &dyn Fn(&str) -> Option<String>) -> Vec<String> {
     let mut problems = Vec::new();
-    let mut rows: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
-    let mut tests: BTreeMap<&str, Vec<u16>> = BTreeMap::new();
+    let mut rows: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut tests: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for line in table.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let mut cells = line.split('\t');
-        let (Some(Ok(row)), Some(place)) = (cells.next().map(str::parse::<u16>), cells.next()) else {
+        let (Some(row), Some(place)) = (cells.next().filter(|row| is_row(row)), cells.next()) else {
             problems.push(format!("{TABLE}: not a row, a tab and a place: {line:?}"));
             continue;
         };
         rows.entry(row).or_default().push(place);
         let problem = if TEXTS.contains(&row) { heading(place, read) } else { test(place, read) };
-        problems.extend(problem.map(|problem| format!("{TABLE}: row {row:03}: {problem}")));
+        problems.extend(problem.map(|problem| format!("{TABLE}: row {row}: {problem}")));
         if !TEXTS.contains(&row) {
             tests.entry(place).or_default().push(row);
         }
     }
-    let wanted = (FIRST..=LAST).filter(|row| !ABSENT.contains(row));
-    problems
-        .extend(wanted.filter(|row| !rows.contains_key(row)).map(|row| format!("{TABLE}: row {row:03} is missing")));
+    let missing = wanted().into_iter().filter(|row| !rows.contains_key(row.as_str()));
+    problems.extend(missing.map(|row| format!("{TABLE}: row {row} is missing")));
     for (place, rows) in tests.iter().filter(|(_, rows)| PER_TEST_MAX < rows.len()) {
         problems.push(format!("{TABLE}: {place} stands for {} rows, at most {PER_TEST_MAX} can be", rows.len()));
     }
     problems
+}
+
+/// Every row that must be there, as the table writes it.
+fn wanted() -> Vec<String> {
+    let contract = (1..=LAST).filter(|row| !ABSENT.iter().any(|absent| absent.contains(row)));
+    let all = |letter: char, ranges: &'static [RangeInclusive<u16>]| {
+        ranges.iter().flat_map(Clone::clone).map(move |row| format!("{letter}{row:02}"))
+    };
+    let contract = contract.map(|row| format!("{row:03}"));
+    contract.chain(all('T', THREATS)).chain(all('R', PROMISES)).collect()
+}
+
+/// Whether a cell is written as rows are.
+fn is_row(cell: &str) -> bool {
+    let number = cell.strip_prefix(['T', 'R']).unwrap_or(cell);
+    let digits = if number.len() == cell.len() { 3 } else { 2 };
+    number.len() == digits && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn heading(place: &str, read: &dyn Fn(&str) -> Option<String>) -> Option<String> {
@@ -107,6 +129,10 @@ mod tests {
             ("089\tARCHITECTURE.md#One registry", None),
             ("089\tARCHITECTURE.md#Two", Some("has no heading")),
             ("x\ta.rs::good", Some("not a row")),
+            ("1\ta.rs::good", Some("not a row")),
+            ("T7\ta.rs::good", Some("not a row")),
+            ("T07\ta.rs::good", None),
+            ("R04\ta.rs::gone", Some("has no test gone")),
         ] {
             let problems: Vec<_> =
                 check(line, &read).into_iter().filter(|text| !text.ends_with("is missing")).collect();
@@ -120,7 +146,13 @@ mod tests {
     #[test]
     fn rows_that_are_missing_and_tests_that_stand_for_too_much_are_told() {
         let problems = check("", &read);
-        assert_eq!(problems.len(), usize::from(LAST - FIRST + 1) - ABSENT.len());
+        assert_eq!(problems.len(), wanted().len());
+        for row in ["001", "064", "215", "T08", "T45", "R19"] {
+            assert!(problems.iter().any(|text| text.ends_with(&format!("row {row} is missing"))), "{row}");
+        }
+        for row in ["076", "142", "210", "T09", "R01"] {
+            assert!(!problems.iter().any(|text| text.contains(row)), "{row}");
+        }
         let table = "001\ta.rs::good\n002\ta.rs::good\n003\ta.rs::good\n004\ta.rs::good\n";
         assert!(check(table, &read).iter().any(|text| text.contains("stands for 4 rows")));
     }
