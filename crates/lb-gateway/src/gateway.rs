@@ -1,35 +1,31 @@
-//! The registries, and the port that fronts call.
+//! The gateway: its registries, and how it is made and closed.
+
+mod middle;
+mod seating;
+mod sweep;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use lb_backend::{ConnectError, Environment, Wish};
+use lb_backend::{ConnectError, Environment};
 use lb_exchange::{
-    BoxFuture, Call, Caller, Cancel, Desk, End, ErrorBody, Exchange, Feed, Hello, Isolation, Middle, Mount, Principal,
-    Refusal, Seat, ServerName, ServerSpec, SessionId, Shelf, Tasks, Welcome,
+    BoxFuture, Caller, Cancel, ErrorBody, Mount, Principal, Seat as _, ServerName, ServerSpec, SessionId, Shelf, Tasks,
 };
 use lb_session::streams::{Limits as StreamLimits, Store, system_clock};
 use lb_session::{Happening, Moment};
-use lb_telemetry::{Outcome, Tracer};
+use lb_telemetry::Tracer;
+use lb_wire::Text;
 use lb_wire::revision::code;
-use lb_wire::splice::Splice;
-use lb_wire::{Raw, Text};
 use parking_lot::{Mutex, RwLock};
 
-use crate::census::Usage;
 use crate::clock::{Clock, Schedule};
-use crate::convert;
-use crate::link::Link;
-use crate::listen::Ear;
 use crate::live::{Live, Policy};
-use crate::reception;
 use crate::registry::{Entry, Registry, Scope};
-use crate::seat::{LegacySeat, Way};
-use crate::share::Share;
-use crate::surface::{Surface, Visitor};
-use crate::telemetry::{Totals, Watcher};
+use crate::seat::LegacySeat;
+use crate::surface::Surface;
+use crate::telemetry::Totals;
 use crate::tracker::Tracker;
 
 /// How much one gateway takes on.
@@ -145,7 +141,7 @@ impl Gateway {
             draining: AtomicBool::new(false),
         };
         let gateway = Self(Arc::new(shared));
-        gateway.0.tasks.spawn(sweep(Arc::downgrade(&gateway.0)));
+        gateway.0.tasks.spawn(sweep::sweep(Arc::downgrade(&gateway.0)));
         let (schedule, tasks) = (gateway.0.schedule.clone(), gateway.0.tasks.clone());
         gateway.0.tasks.spawn(schedule.run(tasks));
         Ok(gateway)
@@ -378,207 +374,6 @@ impl Shared {
     fn now(&self) -> u64 {
         self.clock.now().up.as_secs()
     }
-
-    async fn seat(self: &Arc<Self>, hello: Hello) -> Result<Welcome, Refusal> {
-        let watcher = match self.surface(&hello.mount) {
-            Some(_) => Some(self.totals.own.clone()),
-            None => self.entry(&hello.mount, &hello.caller.principal).map(|entry| entry.watcher.clone()),
-        };
-        let watch = watcher.map(|watcher| watcher.received(&hello.message, None));
-        let seated = self.seated(hello).await;
-        if let Some(watch) = watch {
-            let (outcome, code) = match &seated {
-                Ok(_) => (Outcome::Ok, None),
-                Err(refusal) if refusal.busy => (Outcome::Refused, Some(refusal.error.code)),
-                Err(refusal) => (Outcome::Error, Some(refusal.error.code)),
-            };
-            watch.end(outcome, code);
-        }
-        seated
-    }
-
-    async fn seated(self: &Arc<Self>, hello: Hello) -> Result<Welcome, Refusal> {
-        if self.draining.load(Ordering::Relaxed) || self.setup.limits.sessions_max <= self.sessions.read().len() {
-            self.totals.sessions_refused.inc();
-            let error = ErrorBody::new(code::INTERNAL_ERROR, "no room for another session, try again later", None);
-            return Err(Refusal { error, busy: true });
-        }
-        if let Some(surface) = self.surface(&hello.mount).cloned() {
-            return Ok(self.seat_on(surface, hello));
-        }
-        let entry = self.entry(&hello.mount, &hello.caller.principal);
-        let entry = entry.ok_or_else(|| Refusal { error: unknown_server(), busy: false })?;
-        let (way, ear) = self.way(&entry, &hello);
-        let link = match &way {
-            Way::Own(link) => link,
-            Way::Shared(joined) => joined.link(),
-            Way::Surface(..) => return Err(Refusal { error: unknown_server(), busy: false }),
-        };
-        let result = match link.greeting(&hello.caller) {
-            Some(kept) => kept,
-            None => {
-                let no_server =
-                    |error: ConnectError| Refusal { error: error.to_body(entry.name().as_str()), busy: false };
-                let connection = link.connection().await.map_err(no_server)?;
-                convert::welcome(connection.era(), connection.welcome(), hello.caller.revision)
-            }
-        };
-        let seat = self.take_seat(SessionId::random(), hello.mount, Arc::new(hello.caller), way, ear, &entry.watcher);
-        Ok(Welcome { seat, result })
-    }
-
-    /// A client of a surface of ours is seated at once; its servers are connected meanwhile.
-    fn seat_on(self: &Arc<Self>, surface: Arc<dyn Surface>, hello: Hello) -> Welcome {
-        let (id, caller) = (SessionId::random(), Arc::new(hello.caller));
-        let live = Live::new(self, caller.clone(), id.clone(), false);
-        tracing::info!(session = live.hash(), "session_created");
-        let result = reception::greeting(&surface.introduction(), caller.revision);
-        let ear = Arc::new(Ear::new(Feed::default()));
-        let seat = self.take_seat(id, hello.mount, caller, Way::Surface(live.clone(), surface), ear, &self.totals.own);
-        live.connect_all();
-        Welcome { seat, result }
-    }
-
-    fn take_seat(
-        self: &Arc<Self>,
-        id: SessionId,
-        mount: Mount,
-        caller: Arc<Caller>,
-        way: Way,
-        ear: Arc<Ear>,
-        watcher: &Arc<Watcher>,
-    ) -> Arc<LegacySeat> {
-        let seat = Arc::new(LegacySeat {
-            id,
-            mount,
-            desk: Desk::default(),
-            streams: self.stored.session(),
-            ear,
-            way,
-            gateway: Arc::downgrade(self),
-            watcher: watcher.clone(),
-            touched: AtomicU64::new(self.now()),
-            usage: Usage::new(self.clock.now()),
-            busy: AtomicU64::new(0),
-            ended: AtomicBool::new(false),
-            caller,
-        });
-        self.sessions.write().insert(seat.id.as_str().into(), seat.clone());
-        seat
-    }
-
-    fn way(self: &Arc<Self>, entry: &Arc<Entry>, hello: &Hello) -> (Way, Arc<Ear>) {
-        if entry.server.spec().isolation != Isolation::Shared {
-            let feed = Feed::default();
-            let link = Link::new(entry.server.clone(), self.wish(hello, feed.clone(), true), entry.cache.as_ref());
-            let ear = Ear::of(feed, &link);
-            return (Way::Own(link), ear);
-        }
-        let key = (hello.caller.principal.clone(), hello.caller.capabilities.0.as_bytes().to_vec());
-        let member = self.next_number();
-        // Under one lock: who comes at the same time must see that somebody has joined.
-        let mut all = entry.shared.lock();
-        let shares = all.entry(key).or_default();
-        if shares.len() < entry.spec().pool && shares.iter().all(|share| share.members() != 0) {
-            shares.push(self.share(entry, hello));
-        }
-        let fewest = shares.iter().min_by_key(|share| share.members()).cloned();
-        let share = fewest.unwrap_or_else(|| self.share(entry, hello));
-        let ear = Ear::of(Feed::default(), share.link());
-        (Way::Shared(share.join(member, &ear)), ear)
-    }
-
-    fn share(self: &Arc<Self>, entry: &Arc<Entry>, hello: &Hello) -> Arc<Share> {
-        let feed = Feed::default();
-        // What the connection asks out of the blue is offered to the sessions, and refused if none can hear it.
-        feed.listen();
-        let link = Link::new(entry.server.clone(), self.wish(hello, feed, false), entry.cache.as_ref());
-        let share = Share::new(link, entry);
-        let tasks = self.tasks.clone();
-        let distributing = share.clone();
-        self.tasks.spawn(async move {
-            tokio::select! {
-                () = distributing.distribute_forever() => {}
-                () = tasks.stopping() => {}
-            }
-        });
-        share
-    }
-
-    fn wish(&self, hello: &Hello, feed: Feed, client_says_initialized: bool) -> Wish {
-        let caller = Arc::new(hello.caller.clone());
-        Wish { hello: Some(settled(hello)), caller, feed, tasks: self.tasks.clone(), client_says_initialized }
-    }
-}
-
-/// The client's own introduction, with the revision that the front settled on.
-fn settled(hello: &Hello) -> Raw {
-    let params = hello.message.body().unwrap_or_else(Raw::empty_object);
-    let version = Raw::string(hello.caller.revision.as_str());
-    match hello.message.member_span_in_body("protocolVersion") {
-        Some(at) => Splice::new(params).replace(at, &version).apply(),
-        None => Splice::new(params).insert(0, hello.message.body_is_empty(), "protocolVersion", &version).apply(),
-    }
-}
-
-impl Middle for Gateway {
-    fn open(&self, call: Call) -> Exchange {
-        if let Some(surface) = self.0.surface(&call.mount) {
-            let watch = self.0.totals.own.received(&call.message, call.trace.as_deref());
-            return reception::open(surface, call, Visitor::Modern(self.clone())).watched(watch);
-        }
-        let Some(entry) = self.0.entry(&call.mount, &call.caller.principal) else {
-            return Exchange::ready(End::ours(lb_exchange::Outcome::Error(unknown_server())));
-        };
-        let known = entry.modern.lock().get(&call.caller.principal).cloned();
-        let link = known.unwrap_or_else(|| {
-            let feed = Feed::default();
-            let caller = call.caller.clone();
-            let tasks = self.0.tasks.clone();
-            let wish = Wish { caller, hello: None, feed, tasks, client_says_initialized: false };
-            let mut links = entry.modern.lock();
-            let make = || Link::new(entry.server.clone(), wish, entry.cache.as_ref());
-            links.entry(call.caller.principal.clone()).or_insert_with(make).clone()
-        });
-        let (call, watch) = entry.watcher.passing(call);
-        link.open(call, convert::from_modern).watched(watch)
-    }
-
-    fn begin(&self, hello: Hello) -> BoxFuture<'_, Result<Welcome, Refusal>> {
-        Box::pin(self.0.seat(hello))
-    }
-
-    fn seat(&self, id: &str, mount: &Mount, who: &Principal) -> Option<Arc<dyn Seat>> {
-        let seat = self.0.sessions.read().get(id).cloned()?;
-        let same = seat.mount == *mount && seat.caller.principal == *who && !seat.ended.load(Ordering::Relaxed);
-        if !same {
-            return None;
-        }
-        seat.touched.store(self.0.now(), Ordering::Relaxed);
-        seat.usage.add();
-        if let Some(live) = seat.live() {
-            live.touch();
-        }
-        Some(seat)
-    }
-
-    fn adopt(&self, pump: BoxFuture<'static, ()>) {
-        let tasks = self.0.tasks.clone();
-        self.0.tasks.spawn(async move {
-            tokio::select! {
-                () = pump => {}
-                () = tasks.stopping() => {}
-            }
-        });
-    }
-
-    fn servers(&self) -> Vec<String> {
-        self.0.registry.all().iter().map(|entry| entry.name().to_string()).collect()
-    }
-
-    fn has(&self, mount: &Mount) -> bool {
-        self.0.surface(mount).is_some() || self.0.entry(mount, &Principal::local()).is_some()
-    }
 }
 
 fn unknown_server() -> ErrorBody {
@@ -587,59 +382,3 @@ fn unknown_server() -> ErrorBody {
 
 /// How long the connections of a server that is removed may take to end.
 const DISMISS_MAX: Duration = Duration::from_secs(5);
-
-impl Shared {
-    /// Ends the sessions of modern clients that nobody uses.
-    async fn sweep_defaults(&self) {
-        let limits = &self.setup.limits;
-        let over = |live: &Arc<Live>| {
-            let unused = live.unused_for();
-            (limits.idle_after <= unused && live.is_idle()) || limits.unused_max <= unused
-        };
-        let gone: Vec<_> = self.defaults.lock().extract_if(|_, live| over(live)).map(|(_, live)| live).collect();
-        for live in gone {
-            live.end();
-            live.close().await;
-        }
-    }
-}
-
-/// Ends sessions that nobody uses, and forgets what their streams need not keep.
-async fn sweep(gateway: Weak<Shared>) {
-    loop {
-        let Some((tasks, every)) =
-            gateway.upgrade().map(|shared| (shared.tasks.clone(), shared.setup.limits.sweep_every))
-        else {
-            return;
-        };
-        tokio::select! {
-            () = tokio::time::sleep(every) => {}
-            () = tasks.stopping() => return,
-        }
-        let Some(shared) = gateway.upgrade() else { return };
-        let now = shared.now();
-        let seats: Vec<_> = shared.sessions.read().values().cloned().collect();
-        for seat in seats {
-            let touched = seat.touched.load(Ordering::Relaxed);
-            let unused = now.saturating_sub(touched);
-            seat.streams.tick();
-            let limits = &shared.setup.limits;
-            let is_idle = seat.is_idle();
-            if !is_idle {
-                seat.busy.store(now, Ordering::Relaxed);
-            }
-            let resting = now.saturating_sub(touched.max(seat.busy.load(Ordering::Relaxed)));
-            let idle = is_idle && limits.idle_after.as_secs() <= resting;
-            if idle || (seat.live().is_some() && limits.unused_max.as_secs() <= unused) {
-                tracing::info!("session_timeout_cleanup");
-                seat.end(Cancel::SessionEnd);
-            }
-        }
-        shared.sweep_defaults().await;
-        let messages = shared.stored.take_dropped();
-        if messages != 0 {
-            shared.totals.messages_dropped.add(messages);
-            tracing::warn!(messages, bytes = shared.stored.bytes(), "dropped stored messages for want of room");
-        }
-    }
-}

@@ -1,0 +1,73 @@
+//! The port that fronts call.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use lb_backend::Wish;
+use lb_exchange::{BoxFuture, Call, End, Exchange, Feed, Hello, Middle, Mount, Principal, Refusal, Seat, Welcome};
+
+use super::{Gateway, unknown_server};
+use crate::convert;
+use crate::link::Link;
+use crate::reception;
+use crate::surface::Visitor;
+
+impl Middle for Gateway {
+    fn open(&self, call: Call) -> Exchange {
+        if let Some(surface) = self.0.surface(&call.mount) {
+            let watch = self.0.totals.own.received(&call.message, call.trace.as_deref());
+            return reception::open(surface, call, Visitor::Modern(self.clone())).watched(watch);
+        }
+        let Some(entry) = self.0.entry(&call.mount, &call.caller.principal) else {
+            return Exchange::ready(End::ours(lb_exchange::Outcome::Error(unknown_server())));
+        };
+        let known = entry.modern.lock().get(&call.caller.principal).cloned();
+        let link = known.unwrap_or_else(|| {
+            let feed = Feed::default();
+            let caller = call.caller.clone();
+            let tasks = self.0.tasks.clone();
+            let wish = Wish { caller, hello: None, feed, tasks, client_says_initialized: false };
+            let mut links = entry.modern.lock();
+            let make = || Link::new(entry.server.clone(), wish, entry.cache.as_ref());
+            links.entry(call.caller.principal.clone()).or_insert_with(make).clone()
+        });
+        let (call, watch) = entry.watcher.passing(call);
+        link.open(call, convert::from_modern).watched(watch)
+    }
+
+    fn begin(&self, hello: Hello) -> BoxFuture<'_, Result<Welcome, Refusal>> {
+        Box::pin(self.0.seat(hello))
+    }
+
+    fn seat(&self, id: &str, mount: &Mount, who: &Principal) -> Option<Arc<dyn Seat>> {
+        let seat = self.0.sessions.read().get(id).cloned()?;
+        let same = seat.mount == *mount && seat.caller.principal == *who && !seat.ended.load(Ordering::Relaxed);
+        if !same {
+            return None;
+        }
+        seat.touched.store(self.0.now(), Ordering::Relaxed);
+        seat.usage.add();
+        if let Some(live) = seat.live() {
+            live.touch();
+        }
+        Some(seat)
+    }
+
+    fn adopt(&self, pump: BoxFuture<'static, ()>) {
+        let tasks = self.0.tasks.clone();
+        self.0.tasks.spawn(async move {
+            tokio::select! {
+                () = pump => {}
+                () = tasks.stopping() => {}
+            }
+        });
+    }
+
+    fn servers(&self) -> Vec<String> {
+        self.0.registry.all().iter().map(|entry| entry.name().to_string()).collect()
+    }
+
+    fn has(&self, mount: &Mount) -> bool {
+        self.0.surface(mount).is_some() || self.0.entry(mount, &Principal::local()).is_some()
+    }
+}

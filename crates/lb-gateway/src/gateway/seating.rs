@@ -1,0 +1,167 @@
+//! Legacy clients that introduce themselves: a session, and the way from it to its server.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use lb_backend::{ConnectError, Wish};
+use lb_exchange::{Caller, Desk, ErrorBody, Feed, Hello, Isolation, Mount, Refusal, SessionId, Welcome};
+use lb_telemetry::Outcome;
+use lb_wire::Raw;
+use lb_wire::revision::code;
+use lb_wire::splice::Splice;
+
+use super::{Shared, unknown_server};
+use crate::census::Usage;
+use crate::convert;
+use crate::link::Link;
+use crate::listen::Ear;
+use crate::live::Live;
+use crate::reception;
+use crate::registry::Entry;
+use crate::seat::{LegacySeat, Way};
+use crate::share::Share;
+use crate::surface::Surface;
+use crate::telemetry::Watcher;
+
+impl Shared {
+    pub(super) async fn seat(self: &Arc<Self>, hello: Hello) -> Result<Welcome, Refusal> {
+        let watcher = match self.surface(&hello.mount) {
+            Some(_) => Some(self.totals.own.clone()),
+            None => self.entry(&hello.mount, &hello.caller.principal).map(|entry| entry.watcher.clone()),
+        };
+        let watch = watcher.map(|watcher| watcher.received(&hello.message, None));
+        let seated = self.seated(hello).await;
+        if let Some(watch) = watch {
+            let (outcome, code) = match &seated {
+                Ok(_) => (Outcome::Ok, None),
+                Err(refusal) if refusal.busy => (Outcome::Refused, Some(refusal.error.code)),
+                Err(refusal) => (Outcome::Error, Some(refusal.error.code)),
+            };
+            watch.end(outcome, code);
+        }
+        seated
+    }
+
+    async fn seated(self: &Arc<Self>, hello: Hello) -> Result<Welcome, Refusal> {
+        if self.draining.load(Ordering::Relaxed) || self.setup.limits.sessions_max <= self.sessions.read().len() {
+            self.totals.sessions_refused.inc();
+            let error = ErrorBody::new(code::INTERNAL_ERROR, "no room for another session, try again later", None);
+            return Err(Refusal { error, busy: true });
+        }
+        if let Some(surface) = self.surface(&hello.mount).cloned() {
+            return Ok(self.seat_on(surface, hello));
+        }
+        let entry = self.entry(&hello.mount, &hello.caller.principal);
+        let entry = entry.ok_or_else(|| Refusal { error: unknown_server(), busy: false })?;
+        let (way, ear) = self.way(&entry, &hello);
+        let link = match &way {
+            Way::Own(link) => link,
+            Way::Shared(joined) => joined.link(),
+            Way::Surface(..) => return Err(Refusal { error: unknown_server(), busy: false }),
+        };
+        let result = match link.greeting(&hello.caller) {
+            Some(kept) => kept,
+            None => {
+                let no_server =
+                    |error: ConnectError| Refusal { error: error.to_body(entry.name().as_str()), busy: false };
+                let connection = link.connection().await.map_err(no_server)?;
+                convert::welcome(connection.era(), connection.welcome(), hello.caller.revision)
+            }
+        };
+        let seat = self.take_seat(SessionId::random(), hello.mount, Arc::new(hello.caller), way, ear, &entry.watcher);
+        Ok(Welcome { seat, result })
+    }
+
+    /// A client of a surface of ours is seated at once; its servers are connected meanwhile.
+    fn seat_on(self: &Arc<Self>, surface: Arc<dyn Surface>, hello: Hello) -> Welcome {
+        let (id, caller) = (SessionId::random(), Arc::new(hello.caller));
+        let live = Live::new(self, caller.clone(), id.clone(), false);
+        tracing::info!(session = live.hash(), "session_created");
+        let result = reception::greeting(&surface.introduction(), caller.revision);
+        let ear = Arc::new(Ear::new(Feed::default()));
+        let seat = self.take_seat(id, hello.mount, caller, Way::Surface(live.clone(), surface), ear, &self.totals.own);
+        live.connect_all();
+        Welcome { seat, result }
+    }
+
+    fn take_seat(
+        self: &Arc<Self>,
+        id: SessionId,
+        mount: Mount,
+        caller: Arc<Caller>,
+        way: Way,
+        ear: Arc<Ear>,
+        watcher: &Arc<Watcher>,
+    ) -> Arc<LegacySeat> {
+        let seat = Arc::new(LegacySeat {
+            id,
+            mount,
+            desk: Desk::default(),
+            streams: self.stored.session(),
+            ear,
+            way,
+            gateway: Arc::downgrade(self),
+            watcher: watcher.clone(),
+            touched: AtomicU64::new(self.now()),
+            usage: Usage::new(self.clock.now()),
+            busy: AtomicU64::new(0),
+            ended: AtomicBool::new(false),
+            caller,
+        });
+        self.sessions.write().insert(seat.id.as_str().into(), seat.clone());
+        seat
+    }
+
+    fn way(self: &Arc<Self>, entry: &Arc<Entry>, hello: &Hello) -> (Way, Arc<Ear>) {
+        if entry.server.spec().isolation != Isolation::Shared {
+            let feed = Feed::default();
+            let link = Link::new(entry.server.clone(), self.wish(hello, feed.clone(), true), entry.cache.as_ref());
+            let ear = Ear::of(feed, &link);
+            return (Way::Own(link), ear);
+        }
+        let key = (hello.caller.principal.clone(), hello.caller.capabilities.0.as_bytes().to_vec());
+        let member = self.next_number();
+        // Under one lock: who comes at the same time must see that somebody has joined.
+        let mut all = entry.shared.lock();
+        let shares = all.entry(key).or_default();
+        if shares.len() < entry.spec().pool && shares.iter().all(|share| share.members() != 0) {
+            shares.push(self.share(entry, hello));
+        }
+        let fewest = shares.iter().min_by_key(|share| share.members()).cloned();
+        let share = fewest.unwrap_or_else(|| self.share(entry, hello));
+        let ear = Ear::of(Feed::default(), share.link());
+        (Way::Shared(share.join(member, &ear)), ear)
+    }
+
+    fn share(self: &Arc<Self>, entry: &Arc<Entry>, hello: &Hello) -> Arc<Share> {
+        let feed = Feed::default();
+        // What the connection asks out of the blue is offered to the sessions, and refused if none can hear it.
+        feed.listen();
+        let link = Link::new(entry.server.clone(), self.wish(hello, feed, false), entry.cache.as_ref());
+        let share = Share::new(link, entry);
+        let tasks = self.tasks.clone();
+        let distributing = share.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = distributing.distribute_forever() => {}
+                () = tasks.stopping() => {}
+            }
+        });
+        share
+    }
+
+    fn wish(&self, hello: &Hello, feed: Feed, client_says_initialized: bool) -> Wish {
+        let caller = Arc::new(hello.caller.clone());
+        Wish { hello: Some(settled(hello)), caller, feed, tasks: self.tasks.clone(), client_says_initialized }
+    }
+}
+
+/// The client's own introduction, with the revision that the front settled on.
+fn settled(hello: &Hello) -> Raw {
+    let params = hello.message.body().unwrap_or_else(Raw::empty_object);
+    let version = Raw::string(hello.caller.revision.as_str());
+    match hello.message.member_span_in_body("protocolVersion") {
+        Some(at) => Splice::new(params).replace(at, &version).apply(),
+        None => Splice::new(params).insert(0, hello.message.body_is_empty(), "protocolVersion", &version).apply(),
+    }
+}

@@ -1,0 +1,65 @@
+//! Sessions that nobody uses, and what their streams need not keep.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use lb_exchange::{Cancel, Seat as _};
+
+use super::Shared;
+use crate::live::Live;
+
+impl Shared {
+    /// Ends the sessions of modern clients that nobody uses.
+    async fn sweep_defaults(&self) {
+        let limits = &self.setup.limits;
+        let over = |live: &Arc<Live>| {
+            let unused = live.unused_for();
+            (limits.idle_after <= unused && live.is_idle()) || limits.unused_max <= unused
+        };
+        let gone: Vec<_> = self.defaults.lock().extract_if(|_, live| over(live)).map(|(_, live)| live).collect();
+        for live in gone {
+            live.end();
+            live.close().await;
+        }
+    }
+}
+
+/// Ends sessions that nobody uses, and forgets what their streams need not keep.
+pub(super) async fn sweep(gateway: Weak<Shared>) {
+    loop {
+        let Some((tasks, every)) =
+            gateway.upgrade().map(|shared| (shared.tasks.clone(), shared.setup.limits.sweep_every))
+        else {
+            return;
+        };
+        tokio::select! {
+            () = tokio::time::sleep(every) => {}
+            () = tasks.stopping() => return,
+        }
+        let Some(shared) = gateway.upgrade() else { return };
+        let now = shared.now();
+        let seats: Vec<_> = shared.sessions.read().values().cloned().collect();
+        for seat in seats {
+            let touched = seat.touched.load(Ordering::Relaxed);
+            let unused = now.saturating_sub(touched);
+            seat.streams.tick();
+            let limits = &shared.setup.limits;
+            let is_idle = seat.is_idle();
+            if !is_idle {
+                seat.busy.store(now, Ordering::Relaxed);
+            }
+            let resting = now.saturating_sub(touched.max(seat.busy.load(Ordering::Relaxed)));
+            let idle = is_idle && limits.idle_after.as_secs() <= resting;
+            if idle || (seat.live().is_some() && limits.unused_max.as_secs() <= unused) {
+                tracing::info!("session_timeout_cleanup");
+                seat.end(Cancel::SessionEnd);
+            }
+        }
+        shared.sweep_defaults().await;
+        let messages = shared.stored.take_dropped();
+        if messages != 0 {
+            shared.totals.messages_dropped.add(messages);
+            tracing::warn!(messages, bytes = shared.stored.bytes(), "dropped stored messages for want of room");
+        }
+    }
+}
