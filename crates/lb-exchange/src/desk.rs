@@ -12,11 +12,18 @@ use crate::step::{Answer, AskKey, AskKind, Cancel};
 #[derive(Debug, Default)]
 pub struct Desk(Mutex<Tables>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Tables {
     running: HashMap<Id, Remote>,
+    running_max: usize,
     asks: HashMap<u64, OpenAsk>,
     asks_ever: u64,
+}
+
+impl Default for Tables {
+    fn default() -> Self {
+        Self { running: HashMap::new(), running_max: Desk::RUNNING_MAX, asks: HashMap::new(), asks_ever: 0 }
+    }
 }
 
 #[derive(Debug)]
@@ -38,10 +45,17 @@ pub enum Busy {
 }
 
 impl Desk {
-    /// Calls that one session may have open.
+    /// Calls that one session of many may have open.
     pub const RUNNING_MAX: usize = 64;
+    /// Calls that a client may have open that we serve alone.
+    pub const ALONE_MAX: usize = 1024;
     /// Asks that one session may have open.
     pub const ASKS_MAX: usize = 256;
+
+    /// The client is the only one of this process, so that its calls keep nobody else's waiting.
+    pub fn widen(&self) {
+        self.0.lock().running_max = Self::ALONE_MAX;
+    }
 
     /// Notes that a call runs.
     ///
@@ -49,7 +63,7 @@ impl Desk {
     /// The id is in use, or too many calls run.
     pub fn run(&self, id: Id, remote: Remote) -> Result<(), Busy> {
         let mut tables = self.0.lock();
-        if Self::RUNNING_MAX <= tables.running.len() {
+        if tables.running_max <= tables.running.len() {
             return Err(Busy::Calls);
         }
         match tables.running.entry(id) {

@@ -73,13 +73,15 @@ struct Batch {
 impl Front {
     /// A client on a connection that is its session.
     pub fn connection(&self, principal: Principal, mount: Mount) -> Connection {
+        let desk = Arc::<Desk>::default();
+        desk.widen();
         Connection {
             front: self.clone(),
             mount,
             principal,
             seat: None,
             hello: None,
-            desk: Arc::default(),
+            desk,
             turns: FuturesUnordered::new(),
             working: 0,
             ear: None,
@@ -179,6 +181,7 @@ impl Connection {
         let outcome = std::task::ready!(begin.as_mut().poll(cx));
         let answer = match outcome {
             Ok(welcome) => {
+                welcome.seat.desk().widen();
                 self.seat = Some(welcome.seat);
                 compose::result(id, &welcome.result)
             }
