@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::load::{Measured, median_of_pairs};
-use super::targets::{EXECUTE_TOOL, LANDBRIDGE, Setting};
+use super::targets::{EXECUTE_TOOL, LANDBRIDGE, Setting, WRAP};
 
 /// One figure with its bound.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -42,9 +42,17 @@ pub fn of_calls(setting: Setting, concurrency: usize, bytes: usize, measured: &[
     });
     let Some(hop) = setting.hop().and_then(by_name) else {
         // No bare hop on this path: the bound is in microseconds over a direct call.
+        if concurrency != 1 {
+            return Vec::new();
+        }
         let added = median_of_pairs(ours, direct, |ours, direct| ours.p50_us - direct.p50_us);
-        let is_latency = concurrency == 1;
-        return is_latency.then(|| Aim::at_most(format!("{what}: added p50, us"), added, 60.0)).into_iter().collect();
+        let wrapped = by_name(WRAP).and_then(|wrap| {
+            median_of_pairs(wrap, direct, |wrap, direct| (wrap.p50_us - direct.p50_us) / direct.p50_us)
+        });
+        return vec![
+            Aim::at_most(format!("{what}: added p50, us"), added, 60.0),
+            Aim::at_most(format!("{what}: wrap, added p50, x direct p50"), wrapped, 1.15),
+        ];
     };
     let cpu = median_of_pairs(ours, hop, |ours, hop| ours.cpu_us / hop.cpu_us);
     let cpu = Aim::at_most(format!("{what}: CPU per call, x hop"), cpu.filter(|ratio| ratio.is_finite()), 1.3);

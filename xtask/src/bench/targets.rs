@@ -19,6 +19,8 @@ pub const PROFILE: &str = "release";
 pub const LANDBRIDGE: &str = "landbridge";
 /// Our own row through the surface of tools.
 pub const EXECUTE_TOOL: &str = "execute_tool";
+/// Our own row through `landbridge wrap`.
+pub const WRAP: &str = "wrap";
 
 /// One comparison never takes longer, however slow a target is.
 const COMPARE_DURATION_MAX: Duration = Duration::from_secs(900);
@@ -131,6 +133,8 @@ impl Bench {
                 let config = self.config(&self.stdio_server())?;
                 let command = json!([landbridge, "stdio", "--config", config, "--server", "echo"]);
                 running.targets.push(json!({"name": LANDBRIDGE, "command": command}));
+                let command = json!([landbridge, "wrap", "--no-cache", "--", self.echo, "stdio"]);
+                running.targets.push(json!({"name": WRAP, "command": command}));
             }
             return Ok(running);
         }
