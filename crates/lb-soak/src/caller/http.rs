@@ -119,8 +119,11 @@ async fn handshake(address: SocketAddr, path: &str) -> std::io::Result<(Option<R
     if closes(&response.head) {
         wire = connect(address).await?;
     }
-    let id = response.head.header("mcp-session-id").map(str::to_owned);
-    let session = Session { id, version: version.to_owned(), response };
+    // A server that cannot be reached is an error of the protocol, and no session is left.
+    let Some(id) = response.head.header("mcp-session-id").map(str::to_owned) else {
+        return Err(std::io::Error::other(format!("no session: {}", start(&response.body))));
+    };
+    let session = Session { id: Some(id), version: version.to_owned(), response };
     let note = br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
     let noted = wire.post(path, &session.headers(), note).await?;
     Ok(((!closes(&noted.head)).then_some(wire), Some(session)))
