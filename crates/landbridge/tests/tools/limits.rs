@@ -180,7 +180,9 @@ async fn each_of_the_six_codes_of_a_failed_tool_can_be_met() {
         }
     }
     let hang = json!({ "server": "desk", "tool": "hang", "timeout_ms": 100 });
-    let replies = at_once(&client, 101, "execute_tool", &hang).await;
+    // A session has 64 requests at a time, and 100 tasks.
+    let mut replies = at_once(&client, 50, "execute_tool", &hang).await;
+    replies.extend(at_once(&client, 51, "execute_tool", &hang).await);
     let codes: Vec<&str> = replies.iter().map(Reply::code).filter(|code| !code.is_empty()).collect();
     assert_eq!(codes, ["TOOL_ERR_TIMEOUT"]);
     assert!(wrong.is_empty(), "expected {}", wrong.join("\n"));
