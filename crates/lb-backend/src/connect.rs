@@ -294,6 +294,11 @@ enum Link {
 }
 
 impl Connection {
+    /// Calls on it may become tasks; told once, by whoever made it.
+    pub fn expect_tasks(&self) {
+        self.lane.widen();
+    }
+
     /// The wire contract of this connection.
     pub fn era(&self) -> Era {
         self.era

@@ -10,6 +10,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Calls at a time.
 pub const CALLS_MAX: usize = 64;
+/// Calls at a time beyond these, where calls become tasks: a session may have a hundred of them, and all shall work.
+const TASKS_MORE: usize = 64;
 /// Calls that wait, first come first served, until their deadline; further ones are refused.
 pub const QUEUE_MAX: usize = 256;
 
@@ -33,6 +35,11 @@ impl Lane {
     /// Nothing is under way.
     pub fn new() -> Self {
         Self { room: Arc::new(Semaphore::new(CALLS_MAX)), waiting: Arc::default() }
+    }
+
+    /// Calls may become tasks here.
+    pub fn widen(&self) {
+        self.room.add_permits(TASKS_MORE);
     }
 
     /// The turn of a call that comes now. Those that wait go first.
@@ -72,7 +79,7 @@ impl Drop for Waiting {
 /// What a call is told that finds the queue full.
 pub fn refusal(server: &str) -> End {
     let message = format!(
-        "server {server:?}: {CALLS_MAX} calls run and {QUEUE_MAX} wait for it already; the call was not sent, try again later"
+        "server {server:?}: too many calls run and {QUEUE_MAX} wait for it already; the call was not sent, try again later"
     );
     let data = compose::object(&[("reason", &Raw::string("overloaded")), ("retryAfterMs", &Raw::value(&1000))]);
     End::ours(Outcome::Error(ErrorBody::new(code::INTERNAL_ERROR, &message, Some(&data)).busy()))

@@ -193,6 +193,7 @@ async fn attempt(backend: &Arc<Backend>, generation: u64, forced: bool) {
         };
         let server = &backend.entry.server;
         let connection = if forced { server.connect_anyway(&wish).await? } else { server.connect(&wish).await? };
+        connection.expect_tasks();
         drop(permit);
         let known = prepare(backend, &connection).await;
         Ok((connection, known))
