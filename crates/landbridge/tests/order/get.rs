@@ -70,7 +70,9 @@ async fn a_cursor_is_good_in_its_own_session_only() {
     while let Some((id, _)) = one.message().await {
         cursors.extend(id);
     }
-    // The other session has events of its own, with the same sequence numbers.
+    // The other session has events of its own, with the same sequence numbers, of another millisecond: an id that both
+    // have means its own event in each.
+    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     two.run("tools/call", with_token("progress_burst", json!({ "count": 2 }))).await;
     for cursor in &cursors {
         let headers = [("Accept", "text/event-stream"), ("Last-Event-ID", cursor.as_str())];
