@@ -171,6 +171,8 @@ impl World {
         history.bound(Measure::Last { of: Quantity::Zombies, phase: "end".to_owned() }, 0, 0);
         // Descent says what it started, the mark what carries its environment; nothing of either may survive.
         let below: BTreeSet<u32> = procs::descendants(self.pid).iter().map(|process| process.pid).collect();
+        // While it stops, what it ends is there for a moment before it is collected.
+        self.watch.phase("stop");
         signal(self.pid, Signal::TERM);
         let code = match tokio::time::timeout(STOP_MAX, self.gateway.child().wait()).await {
             Ok(Ok(status)) => status.code().map_or(-1, i64::from),
