@@ -143,6 +143,12 @@ pub const PEERS: &[Peer] = &[
         about: "drops packets, in a network namespace of its own",
     },
     Peer {
+        key: "iproute2",
+        source: Source::Apt("iproute2"),
+        program: "/bin/ip",
+        about: "brings that namespace's loopback up",
+    },
+    Peer {
         key: "playwright",
         source: Source::Npm(&[("playwright-core", "1.65.0")]),
         program: "node_modules/playwright-core/index.mjs",

@@ -67,11 +67,13 @@ fn nothing_is_left_of_clients_and_servers_that_die_at_random() {
     holds("hygiene");
 }
 
-/// With the packets dropped by `nft`.
+/// With the packets dropped by `nft`, in a network that `ip` brings up.
 mod peer_nftables {
-    #[test]
-    fn r12_a_client_that_vanished_is_given_up_and_its_session_kept() {
-        crate::holds("R12");
+    mod peer_iproute2 {
+        #[test]
+        fn r12_a_client_that_vanished_is_given_up_and_its_session_kept() {
+            crate::holds("R12");
+        }
     }
 }
 
