@@ -99,11 +99,8 @@ impl Door {
             return;
         };
         let peer = Peer { secure: tls.is_some(), ..peer };
-        let connection = serve_connection(socket, tls.map(Tls::acceptor), peer, self.server.clone());
-        self.tasks.spawn(async move {
-            connection.await;
-            drop(entered);
-        });
+        // Spawned as it is: a block that awaited it would hold it twice, for as long as the connection lasts.
+        self.tasks.spawn(serve_connection(socket, tls.map(Tls::acceptor), peer, self.server.clone(), entered));
     }
 
     /// A peer that gave up is nothing; being out of descriptors passes only with time.

@@ -14,6 +14,7 @@ use tokio::time::{Instant, Sleep};
 use tokio_rustls::TlsAcceptor;
 
 use crate::accept::Accepted;
+use crate::connections::Entered;
 use crate::peer::Peer;
 use crate::phase::Level;
 use crate::pulse::{Pulse, Watched};
@@ -25,10 +26,16 @@ use crate::socket::Socket;
 /// What hyper may buffer of a head before it answers 431; the bound that counts is in `guard`.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// Serves one connection.
+/// Serves one connection, which counts as open until it has ended.
 ///
 /// Cancel safe: dropping it drops the connection, which is losing every client on it.
-pub(crate) async fn serve_connection(socket: Accepted, tls: Option<TlsAcceptor>, peer: Peer, server: Arc<Server>) {
+pub(crate) async fn serve_connection(
+    socket: Accepted,
+    tls: Option<TlsAcceptor>,
+    peer: Peer,
+    server: Arc<Server>,
+    _counted: Entered,
+) {
     let settings = server.settings.load();
     if let Accepted::Tcp(socket) = &socket {
         let done = socket.set_nodelay(true).and_then(|()| give_up_after(socket, &settings));
