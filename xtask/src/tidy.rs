@@ -27,7 +27,7 @@ const EDGES: &[(&str, Uses)] = &[
     ("lb-process", Uses::Only(&[])),
     ("lb-codemode", Uses::Only(&["lb-process", "lb-wire"])),
     ("lb-wire", Uses::Only(&[])),
-    ("lb-store", Uses::Only(&["lb-wire"])),
+    ("lb-store", Uses::Only(&[])),
     ("lb-auth", Uses::Only(&["lb-exchange", "lb-store", "lb-wire"])),
     ("lb-ui", Uses::Only(&["lb-gateway", "lb-wire"])),
     ("lb-config", Uses::Only(&["lb-exchange", "lb-wire"])),

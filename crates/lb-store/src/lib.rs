@@ -1,0 +1,24 @@
+//! Bytes under keys, each with a lifetime: in memory, on disk, or in Valkey.
+//!
+//! One small trait, [`Store`], with three implementations that behave alike, so that what works on a desktop works on
+//! ten nodes. Everything that changes something is a [`Batch`]: all of its steps are done, or none. Knows no MCP.
+
+mod batch;
+mod claim;
+mod ease;
+mod error;
+mod hub;
+mod key;
+mod memory;
+mod plan;
+mod settings;
+mod store;
+
+pub use batch::{Applied, Batch, Guard, Outcome, Refusal, STEPS_MAX, Step};
+pub use claim::{Claim, Claimed};
+pub use ease::Appended;
+pub use error::Error;
+pub use hub::{MESSAGE_BYTES_MAX, Notice, Subscription};
+pub use key::Key;
+pub use settings::{Durability, Limits, Place, Servers, Settings};
+pub use store::{Facts, Kind, Pending, Scan, Store, Warning, open};

@@ -1,0 +1,106 @@
+//! The trait, and how a store is opened.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+
+use crate::memory::Memory;
+use crate::{Applied, Batch, Error, Key, Place, Settings, Subscription};
+
+/// What a store answers, later.
+pub type Pending<'a, T> = BoxFuture<'a, Result<T, Error>>;
+
+/// Keys as they are found. Ends after its first error.
+pub type Scan = BoxStream<'static, Result<Key, Error>>;
+
+/// Bytes under keys, each with a lifetime. Used as `Arc<dyn Store>`; what is easier to call is implemented for
+/// `dyn Store`: `set`, `take`, `compare_and_set`, `add`, `append`, `claim` and so on.
+///
+/// Nothing can be written without a lifetime. An expired key is not there. Cancel safe: every operation may be dropped;
+/// whether a batch was done is then unknown.
+pub trait Store: Debug + Send + Sync {
+    /// The value of a key.
+    fn get<'a>(&'a self, key: &'a Key) -> Pending<'a, Option<Bytes>>;
+
+    /// Does all of a batch or nothing.
+    fn apply(&self, batch: Batch) -> Pending<'_, Applied>;
+
+    /// Entries of a stream after a position, oldest first, at most `limit`.
+    fn range<'a>(&'a self, key: &'a Key, after: u64, limit: usize) -> Pending<'a, Vec<(u64, Bytes)>>;
+
+    /// All keys that begin with `prefix`, in no order, page by page. A key that is there all the while comes at least
+    /// once; one that comes or goes meanwhile may come or not.
+    fn scan(&self, prefix: &str) -> Scan;
+
+    /// Tells everyone who is subscribed at this moment.
+    fn publish<'a>(&'a self, channel: &'a Key, message: Bytes) -> Pending<'a, ()>;
+
+    /// Hears what is published from now on.
+    fn subscribe<'a>(&'a self, channel: &'a Key) -> Pending<'a, Subscription>;
+
+    /// Whether it answers; [`facts`](Self::facts) then knows how long that took.
+    fn ping(&self) -> Pending<'_, ()>;
+
+    /// How it stands, without asking it.
+    fn facts(&self) -> Facts;
+}
+
+/// Which of the three.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// In this process.
+    Memory,
+    /// In a file.
+    Disk,
+    /// On one server.
+    Valkey,
+    /// On several servers.
+    Cluster,
+}
+
+/// How a store stands.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// Which of the three.
+    pub kind: Kind,
+    /// Since when it does not answer; `None` when the last thing that was asked of it was answered.
+    pub away_since: Option<SystemTime>,
+    /// The last time that it failed, and why. Never holds a secret.
+    pub last_error: Option<(SystemTime, String)>,
+    /// How long the last ping took.
+    pub latency: Option<Duration>,
+    /// What an operator should change.
+    pub warnings: Vec<Warning>,
+}
+
+/// What an operator should change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Warning {
+    /// The server throws live keys away when it is full: `maxmemory-policy` should be `noeviction`.
+    Evicts {
+        /// Its policy.
+        policy: String,
+    },
+}
+
+impl Facts {
+    pub(crate) fn well(kind: Kind) -> Self {
+        Self { kind, away_since: None, last_error: None, latency: None, warnings: Vec::new() }
+    }
+}
+
+/// Opens a store. One on a server is reached at once, so that a wrong address or password is told here.
+///
+/// # Errors
+/// Any; those with [`Error::is_temporary`] may be tried again.
+pub async fn open(settings: &Settings) -> Result<Arc<dyn Store>, Error> {
+    settings.check()?;
+    match &settings.place {
+        Place::Memory => Ok(Arc::new(Memory::new(settings.limits.clone()))),
+        Place::Disk(_) | Place::Valkey(_) => Err(Error::WrongShape("this build keeps things in memory only")),
+    }
+}

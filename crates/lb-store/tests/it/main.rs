@@ -1,0 +1,6 @@
+//! One conformance suite for every store, and what is special about each.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod memory;
+mod model;
+mod suite;
