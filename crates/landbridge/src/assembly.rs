@@ -12,8 +12,8 @@ use lb_telemetry::Tracer;
 
 use crate::cli::SurfaceName;
 use crate::embedded;
+use crate::logs::{Words, tell};
 use crate::run::Failure;
-use crate::settled::say;
 use crate::shelf;
 
 /// How long sessions and children may take to end.
@@ -46,7 +46,8 @@ pub fn read_servers(settings: &Settings) -> Result<lb_config::Loaded, Vec<lb_con
 pub fn load(settings: &Settings, surface: SurfaceName) -> Result<Loaded, Failure> {
     let place = match (&settings.inline_servers, &settings.config) {
         (Some(_), Some(path)) => {
-            eprintln!("warning: {INLINE_CONFIG} is set, so that {} is not read", path.display());
+            let why = format!("{INLINE_CONFIG} is set, so that {} is not read", path.display());
+            Words::warning("config_not_read", &why).plain(format!("warning: {why}\n")).say();
             INLINE_CONFIG.to_owned()
         }
         (Some(_), None) => INLINE_CONFIG.to_owned(),
@@ -59,16 +60,17 @@ pub fn load(settings: &Settings, surface: SurfaceName) -> Result<Loaded, Failure
         }
     };
     let loaded = read_servers(settings).map_err(|problems| {
-        say(&problems);
+        tell(&problems);
         Failure::usage(format!("{place} cannot be used"))
     })?;
-    say(&loaded.warnings);
-    say(&loaded.left_out);
+    tell(&loaded.warnings);
+    tell(&loaded.left_out);
     let (disabled, servers): (Vec<_>, Vec<_>) = loaded.servers.into_iter().partition(|server| server.disabled);
     match (servers.as_slice(), disabled.as_slice()) {
         ([], off) if surface == SurfaceName::Tools => {
             if !off.is_empty() {
-                eprintln!("landbridge: every server of {place} is disabled: {}", names(off));
+                let why = format!("every server of {place} is disabled: {}", names(off));
+                Words::warning("all_disabled", why).say();
             }
             Ok(Loaded { servers, disabled })
         }

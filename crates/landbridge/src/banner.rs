@@ -7,6 +7,7 @@ use lb_config::settings::Settings;
 use lb_exchange::{ServerSpec, Target};
 
 use crate::cli::SurfaceName;
+use crate::run::quoted;
 
 /// Where it listens.
 pub enum Reached {
@@ -21,8 +22,31 @@ pub enum Reached {
     Socket(PathBuf),
 }
 
-/// The banner, for stderr.
-pub fn banner(at: &Reached, surface: SurfaceName, servers: &[ServerSpec], settings: &Settings) -> String {
+impl Reached {
+    /// The line that tools look for.
+    pub fn listening(&self) -> String {
+        match self {
+            Self::Address { address, scheme } => format!("listening on {scheme}://{address}"),
+            Self::Socket(path) => format!("listening on unix:{}", path.display()),
+        }
+    }
+
+    /// What stands before a path in a URL that leads here.
+    fn root(&self) -> String {
+        match self {
+            Self::Address { address, scheme } => {
+                // Nobody can connect to "any address". That of version 6 takes version 4 too, as systems are set up.
+                let any = address.ip().is_unspecified();
+                let shown = if any { (Ipv4Addr::LOCALHOST, address.port()).into() } else { *address };
+                format!("{scheme}://{shown}")
+            }
+            Self::Socket(_) => "http://localhost".to_owned(),
+        }
+    }
+}
+
+/// The banner, for stderr: where it listens, first what clients are pointed at.
+pub fn banner(at: &[Reached], surface: SurfaceName, servers: &[ServerSpec], settings: &Settings) -> String {
     let mut text = format!("landbridge {}\n", env!("CARGO_PKG_VERSION"));
     if let Some(name) = &settings.name {
         text = format!("{name} ({})\n", text.trim_end());
@@ -30,23 +54,37 @@ pub fn banner(at: &Reached, surface: SurfaceName, servers: &[ServerSpec], settin
     if let Some(description) = &settings.description {
         text += &format!("{description}\n");
     }
-    let (root, is_local) = match at {
-        Reached::Address { address, scheme } => {
-            text += &format!("listening on {scheme}://{address}\n");
-            if address.ip().is_unspecified() && settings.public_url.is_none() {
-                text += "other names and addresses of this machine need --allow-host NAME\n";
+    for at in at {
+        text += &format!("{}\n", at.listening());
+    }
+    let Some(at) = at.first() else { return text };
+    let is_any = matches!(at, Reached::Address { address, .. } if address.ip().is_unspecified());
+    if is_any && settings.public_url.is_none() {
+        text += "other names and addresses of this machine need --allow-host NAME\n";
+    }
+    text += &paths(at, surface, servers, settings);
+    text += "\nBehind it\n";
+    for server in servers {
+        text += &format!("  {:<12} {}\n", server.name.to_string(), describe(server));
+    }
+    if servers.is_empty() {
+        text += "  nothing yet: a client adds servers with the tool add_server\n";
+    }
+    if settings.public_url.is_none() {
+        text += &match at {
+            Reached::Address { address, .. } if address.ip().is_loopback() => {
+                format!("\nSee what is called at {}/waterfall\n", at.root())
             }
-            // Nobody can connect to "any address". That of version 6 takes version 4 too, as systems are set up.
-            let any = address.ip().is_unspecified();
-            let shown = if any { (Ipv4Addr::LOCALHOST, address.port()).into() } else { *address };
-            (format!("{scheme}://{shown}"), address.ip().is_loopback())
-        }
-        Reached::Socket(path) => {
-            text += &format!("listening on unix:{}\n", path.display());
-            ("http://localhost".to_owned(), false)
-        }
-    };
-    let shown = settings.public_url.clone().unwrap_or_else(|| root.clone());
+            Reached::Address { .. } | Reached::Socket(_) => String::new(),
+        };
+    }
+    text += "\nStop with Ctrl-C.\n";
+    text
+}
+
+/// What to point a client at, and what to paste.
+fn paths(at: &Reached, surface: SurfaceName, servers: &[ServerSpec], settings: &Settings) -> String {
+    let shown = settings.public_url.clone().unwrap_or_else(|| at.root());
     let base = format!("{shown}{}", settings.mcp_path);
     let each = |server: &ServerSpec| (server.name.to_string(), format!("{base}/server/{}", server.name));
     let (paths, more) = match (surface, servers) {
@@ -54,7 +92,19 @@ pub fn banner(at: &Reached, surface: SurfaceName, servers: &[ServerSpec], settin
         (SurfaceName::Server, [only]) => (vec![(only.name.to_string(), base.clone())], Vec::new()),
         (SurfaceName::Server, many) => (many.iter().map(each).collect(), Vec::new()),
     };
-    text += "\nPoint a client at\n";
+    // A URL cannot name a socket, so that a client needs to be told of it in its own way.
+    let socket = match at {
+        Reached::Socket(path) if settings.public_url.is_none() => Some(path),
+        Reached::Socket(_) | Reached::Address { .. } => None,
+    };
+    let mut text = match socket {
+        Some(path) => format!(
+            "\nTry it with\n  curl --unix-socket {} {}/ping\n\nPoint a client that can use a socket at it, and at\n",
+            quoted(&path.display().to_string()),
+            at.root()
+        ),
+        None => "\nPoint a client at\n".to_owned(),
+    };
     for (_, url) in &paths {
         let what = if surface == SurfaceName::Tools { "   everything, as tools" } else { "" };
         text += &format!("  {url}{what}\n");
@@ -62,24 +112,14 @@ pub fn banner(at: &Reached, surface: SurfaceName, servers: &[ServerSpec], settin
     for (name, url) in &more {
         text += &format!("  {url}   only {name}, as it is\n");
     }
+    if socket.is_some() {
+        return text;
+    }
     text += "\nor paste into its config\n  { \"mcpServers\": {\n";
-    let snippets: Vec<_> = paths
-        .iter()
-        .map(|(name, url)| format!("      \"{name}\": {{ \"type\": \"http\", \"url\": \"{url}\" }}"))
-        .collect();
-    text += &snippets.join(",\n");
-    text += "\n  } }\n\nBehind it\n";
-    for server in servers {
-        text += &format!("  {:<12} {}\n", server.name.to_string(), describe(server));
-    }
-    if servers.is_empty() {
-        text += "  nothing yet: a client adds servers with the tool add_server\n";
-    }
-    if is_local && settings.public_url.is_none() {
-        text += &format!("\nSee what is called at {root}/waterfall\n");
-    }
-    text += "\nStop with Ctrl-C.\n";
-    text
+    let snippet =
+        |(name, url): &(String, String)| format!("      \"{name}\": {{ \"type\": \"http\", \"url\": \"{url}\" }}");
+    text += &paths.iter().map(snippet).collect::<Vec<_>>().join(",\n");
+    text + "\n  } }\n"
 }
 
 /// How a server is reached, without anything that may be secret.
@@ -142,10 +182,19 @@ mod tests {
         ] {
             let at = Reached::Address { address: address.parse().expect("an address"), scheme: "http" };
             let settings = Settings::settle(&mut Gathered::default());
-            let text = banner(&at, SurfaceName::Tools, &demo(), &settings);
+            let text = banner(&[at], SurfaceName::Tools, &demo(), &settings);
             assert!(text.contains(shown) && text.contains(&format!("listening on http://{address}\n")), "{text}");
             assert_eq!(text.contains("--allow-host"), shown.contains("127.0.0.1"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_socket_is_shown_as_curl_takes_it_and_not_as_a_url_to_paste() {
+        let settings = Settings::settle(&mut Gathered::default());
+        let text = banner(&[Reached::Socket("/run/my own/sock".into())], SurfaceName::Tools, &demo(), &settings);
+        assert!(text.contains("\nlistening on unix:/run/my own/sock\n"), "{text}");
+        assert!(text.contains("\n  curl --unix-socket '/run/my own/sock' http://localhost/ping\n"), "{text}");
+        assert!(!text.contains("mcpServers"), "{text}");
     }
 
     #[test]

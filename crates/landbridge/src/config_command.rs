@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 
 use crate::assembly::read_servers;
 use crate::cli::{Config, ConfigAction};
+use crate::logs::tell;
 use crate::run::Failure;
-use crate::settled::{Settled, say};
+use crate::settled::Settled;
 
 /// Checks or shows.
 pub fn config(config: &Config, settled: &Settled) -> Result<(), Failure> {
@@ -31,14 +32,15 @@ pub fn config(config: &Config, settled: &Settled) -> Result<(), Failure> {
         ConfigAction::Check(args) => check(&problems, &servers, args.json)?,
         ConfigAction::Show(args) => {
             if !args.json {
-                say(&problems);
+                tell(&problems);
             }
             show(settled, &servers, args.json)?;
         }
     }
     match problems.iter().filter(|problem| problem.severity == Severity::Error).count() {
         0 => Ok(()),
-        errors => Err(Failure::usage(format!("{errors} to correct"))),
+        1 => Err(Failure::usage("1 error to correct")),
+        errors => Err(Failure::usage(format!("{errors} errors to correct"))),
     }
 }
 
@@ -46,12 +48,13 @@ fn check(problems: &[Problem], servers: &[ServerSpec], as_json: bool) -> Result<
     if as_json {
         return print(&problems_json(problems));
     }
-    say(problems);
+    tell(problems);
     if problems.iter().any(|problem| problem.severity == Severity::Error) {
         return Ok(());
     }
     let off = servers.iter().filter(|server| server.disabled).count();
-    print(&format!("fine: {} servers, {off} of them disabled", servers.len()))
+    let disabled = if off == 0 { String::new() } else { format!(", {off} of them disabled") };
+    print(&format!("fine: {}{disabled}", counted(servers.len(), "server")))
 }
 
 fn show(settled: &Settled, servers: &[ServerSpec], as_json: bool) -> Result<(), Failure> {
@@ -96,6 +99,15 @@ fn server(spec: &ServerSpec) -> Value {
         Target::Embedded(name) => shown["type"] = json!(format!("embedded {name}")),
     }
     shown
+}
+
+/// A number of things, for people.
+fn counted(count: usize, thing: &str) -> String {
+    match count {
+        0 => format!("no {thing}s"),
+        1 => format!("1 {thing}"),
+        many => format!("{many} {thing}s"),
+    }
 }
 
 /// Writes to stdout. Whoever closes it early wants no more.

@@ -11,6 +11,7 @@ use lb_gateway::Policy;
 use crate::assembly::{close, gateway};
 use crate::cli::SurfaceName;
 use crate::embedded;
+use crate::flags::{self, Flags};
 use crate::run::Failure;
 use crate::serve::serve;
 use crate::settled::Settled;
@@ -22,21 +23,35 @@ use crate::telemetry::Telemetry;
 pub struct Demo {
     /// Serve over HTTP instead of stdin and stdout, at /mcp; port 0 takes any free one, which is then printed
     /// [default: 127.0.0.1:8080].
-    #[arg(long, value_name = "HOST:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:8080")]
+    #[arg(
+        long,
+        visible_alias = "listen",
+        value_name = "HOST:PORT",
+        num_args = 0..=1,
+        default_missing_value = "127.0.0.1:8080"
+    )]
     pub http: Option<String>,
+
+    /// Who may call over HTTP.
+    #[command(flatten)]
+    pub flags: Flags<flags::Callers>,
 }
 
 impl Demo {
     /// What is given here of the settings of `serve`.
     pub fn given(&self) -> Given {
-        self.http.iter().map(|address| ("listen", vec![address.clone()])).collect()
+        let listen = self.http.iter().map(|address| ("listen", vec![address.clone()]));
+        listen.chain(self.flags.given.iter().cloned()).collect()
     }
 }
 
 /// Serves the demo until the client closes stdin, or it is told to stop.
-pub async fn demo(Demo { http }: &Demo, settled: Settled) -> Result<(), Failure> {
-    match http {
+pub async fn demo(demo: &Demo, settled: Settled) -> Result<(), Failure> {
+    match demo.http {
         Some(_) => serve(settled, SurfaceName::Server, embedded::demo()?, None).await,
+        None if !demo.flags.given.is_empty() => {
+            Err(Failure::usage("on stdin and stdout nobody else calls: add --http"))
+        }
         None => stdio(&settled.settings).await,
     }
 }

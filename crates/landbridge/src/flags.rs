@@ -10,6 +10,8 @@ use lb_config::settings::{Given, Scope, Setting, table};
 pub trait Group {
     /// The settings.
     const SCOPES: &'static [Scope];
+    /// Which of those; empty for all.
+    const KEYS: &'static [&'static str] = &[];
     /// Whether they may stand before and behind a command.
     const GLOBAL: bool = false;
     /// Whether the help is silent about some.
@@ -27,6 +29,9 @@ pub struct Demo;
 /// Those of `serve`.
 #[derive(Debug)]
 pub struct Serve;
+/// Those that say who may call, where the address is said otherwise.
+#[derive(Debug)]
+pub struct Callers;
 /// Those of whatever reads a config and does not listen.
 #[derive(Debug)]
 pub struct Servers;
@@ -44,6 +49,11 @@ impl Group for Serve {
     const SCOPES: &'static [Scope] = &[Scope::Servers, Scope::Demo, Scope::Serve];
 }
 
+impl Group for Callers {
+    const SCOPES: &'static [Scope] = &[Scope::Demo];
+    const KEYS: &'static [&'static str] = &["insecure_no_auth", "allow_host", "allow_origin", "record_args"];
+}
+
 impl Group for Servers {
     const SCOPES: &'static [Scope] = &[Scope::Servers];
 }
@@ -58,7 +68,8 @@ pub struct Flags<G> {
 
 impl<G: Group> Flags<G> {
     fn settings() -> impl Iterator<Item = &'static Setting> {
-        table().iter().filter(|setting| setting.has_flag && G::SCOPES.contains(&setting.scope))
+        let is_meant = |setting: &&Setting| G::KEYS.is_empty() || G::KEYS.contains(&setting.key);
+        table().iter().filter(|setting| setting.has_flag && G::SCOPES.contains(&setting.scope)).filter(is_meant)
     }
 }
 

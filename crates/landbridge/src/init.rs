@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 
 use self::files::Folder;
 use self::name::Name;
-use crate::run::Failure;
+use crate::run::{Failure, quoted};
 
 /// `landbridge init`
 #[derive(Debug, Args)]
@@ -77,13 +77,4 @@ fn next_steps(name: &Name, shown: &str, whole: &str, sdk: Sdk) -> String {
          or try it behind landbridge, from its folder\n  landbridge serve --config mcp.json\n",
         server = name.server(),
     )
-}
-
-/// As a shell takes it for one word.
-fn quoted(path: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+,@%".contains(&byte);
-    if !path.starts_with('-') && path.bytes().all(plain) {
-        return path.to_owned();
-    }
-    format!("'{}'", path.replace('\'', "'\\''"))
 }

@@ -4,10 +4,12 @@ mod file;
 mod hide;
 mod line;
 mod sink;
+mod voice;
 
 use std::fs::File;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use lb_config::settings::{LogFormat, Settings};
@@ -20,6 +22,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use self::file::LogFile;
 pub use self::hide::hide;
 use self::sink::{Sink, Target};
+pub use self::voice::{Words, speak, tell};
 use crate::run::Failure;
 
 /// Changes the level while it runs.
@@ -69,6 +72,8 @@ pub fn start(
         // What is asked for by name is as much as its name says, at any level.
         None => traced.map(|(file, level)| (LogFile::from(file), level, None)),
     };
+    let opened = opened.map(|(file, level, default)| (Arc::new(file), level, default));
+    speak(settings.log_format, opened.as_ref().map(|(file, ..)| file.clone()));
     let file = opened.map(|(opened, level, default)| {
         let sink = Sink { target: Target::File(opened), format: settings.log_format };
         let (reloadable, handle) = reload::Layer::new(filter(level));

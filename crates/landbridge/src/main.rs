@@ -9,6 +9,7 @@ mod cli;
 mod config_command;
 mod demo;
 mod embedded;
+mod files;
 mod flags;
 mod init;
 mod logs;
@@ -31,7 +32,7 @@ use clap::Parser;
 /// One client on a pipe needs one thread: with more, every line would wake another one.
 fn runtime(cli: &cli::Cli) -> tokio::runtime::Builder {
     match cli.command {
-        Some(cli::Command::Stdio(_) | cli::Command::Demo(demo::Demo { http: None })) => {
+        Some(cli::Command::Stdio(_) | cli::Command::Demo(demo::Demo { http: None, .. })) => {
             tokio::runtime::Builder::new_current_thread()
         }
         Some(cli::Command::Wrap(_) | cli::Command::Init(_) | cli::Command::Smoke(_)) => {
@@ -45,7 +46,8 @@ fn runtime(cli: &cli::Cli) -> tokio::runtime::Builder {
 
 /// Settings, and logs as they want them.
 fn prepare(cli: &cli::Cli) -> Result<(settled::Settled, logs::Handle), run::Failure> {
-    let mut settled = settled::Settled::read(cli);
+    let settled = settled::Settled::read(cli);
+    logs::speak(settled.settings.log_format, None);
     match &cli.command {
         // Says itself what is wrong.
         Some(cli::Command::Config(_)) => return Ok((settled, logs::Handle::default())),
@@ -54,10 +56,10 @@ fn prepare(cli: &cli::Cli) -> Result<(settled::Settled, logs::Handle), run::Fail
                 "--listen, --allow-host and the like stand behind the command: landbridge serve --listen ...",
             ));
         }
-        _ => settled = settled.usable(cli)?,
+        _ => settled.check(cli)?,
     }
     let default = match cli.command {
-        Some(cli::Command::Stdio(_) | cli::Command::Demo(demo::Demo { http: None })) => "warn",
+        Some(cli::Command::Stdio(_) | cli::Command::Demo(demo::Demo { http: None, .. })) => "warn",
         Some(cli::Command::Wrap(_) | cli::Command::Init(_) | cli::Command::Smoke(_)) => "warn",
         _ => "info",
     };
@@ -66,6 +68,8 @@ fn prepare(cli: &cli::Cli) -> Result<(settled::Settled, logs::Handle), run::Fail
         _ => None,
     };
     let handle = logs::start(&settled.settings, default, traced)?;
+    // Now that the log file can have them too.
+    logs::tell(settled.gathered.problems());
     Ok((settled, handle))
 }
 
@@ -84,10 +88,7 @@ fn main() -> ExitCode {
     };
     let runtime = match runtime(&cli).enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => {
-            eprintln!("landbridge: cannot start: {error}");
-            return ExitCode::from(1);
-        }
+        Err(error) => return run::end(Err(run::Failure::runtime(format!("cannot start: {error}")))),
     };
     let code = runtime.block_on(run::run(cli, settled, logs));
     // Blocking reads of stdin cannot be cancelled; nothing waits for them.

@@ -10,7 +10,7 @@ use lb_gateway::{Change, Gateway};
 
 use crate::assembly::{Loaded, read_servers};
 use crate::cli::SurfaceName;
-use crate::settled::{Settled, say};
+use crate::settled::Settled;
 use crate::{logs, serve};
 
 /// How often files are looked at.
@@ -138,14 +138,14 @@ impl Reload {
         let stamp = Stamp::of(files(&gathered)).since(&before);
         let read = read_servers(&settings);
         if gathered.is_broken() || read.is_err() {
-            say(gathered.problems());
-            say(&read.err().unwrap_or_default());
+            logs::tell(gathered.problems());
+            logs::tell(&read.err().unwrap_or_default());
             tracing::warn!(why = "there are errors, so nothing was changed", "config_reload_failed");
             return before;
         }
         let loaded = read.unwrap_or_default();
-        say(&loaded.warnings);
-        say(&loaded.left_out);
+        logs::tell(&loaded.warnings);
+        logs::tell(&loaded.left_out);
         let servers: Vec<_> = loaded.servers.into_iter().filter(|server| !server.disabled).collect();
         if self.surface == SurfaceName::Server && servers.is_empty() {
             tracing::warn!(why = "no server is left to serve, so nothing was changed", "config_reload_failed");
@@ -165,6 +165,9 @@ impl Reload {
             let now = door.handle.settings();
             let (pages, health) = (now.pages.clone(), now.health.clone());
             door.handle.update(lb_http::Settings { pages, health, ..serve::http(&settings.reached(door.is_local)) });
+        }
+        for key in taken {
+            tracing::info!(key, "setting_reloaded");
         }
         for key in left {
             tracing::warn!(key, why = "it holds from the next start on", "setting_not_reloaded");

@@ -73,7 +73,7 @@ pub fn end(result: Result<(), Failure>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure(code, text)) => {
-            eprintln!("landbridge: {}", harmless(&text));
+            logs::Words::new(tracing::Level::ERROR, "failed", text).with("exit_code", code).say();
             ExitCode::from(code)
         }
     }
@@ -84,4 +84,13 @@ async fn serve_config(settled: Settled, logs: logs::Handle) -> Result<(), Failur
     let loaded = load(&settled.settings, surface)?;
     let reload = Reload::new(&settled, surface, &loaded, logs);
     serve(settled, surface, loaded.servers, Some(reload)).await
+}
+
+/// As a shell takes it for one word.
+pub fn quoted(path: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+,@%".contains(&byte);
+    if !path.starts_with('-') && path.bytes().all(plain) {
+        return path.to_owned();
+    }
+    format!("'{}'", path.replace('\'', "'\\''"))
 }

@@ -6,11 +6,12 @@ use lb_config::settings::{Environment, Listen, ProxyHeader, Settings};
 use lb_exchange::{ServerSpec, Tasks};
 use lb_front::Front;
 use lb_gateway::Policy;
-use lb_http::{Http, Listener, Network, Place, Rate, Tls};
+use lb_http::{Http, ListenError, Listener, Network, Place, Rate, Tls};
 
 use crate::assembly::{close, gateway};
 use crate::banner::{Reached, banner};
 use crate::cli::SurfaceName;
+use crate::logs::Words;
 use crate::reload::{Door, Reload};
 use crate::run::Failure;
 use crate::settled::Settled;
@@ -27,13 +28,14 @@ pub async fn serve(
 ) -> Result<(), Failure> {
     let telemetry = Telemetry::read()?;
     let tls = tls(&settled.settings)?;
-    let listeners = listeners(&settled.settings).await?;
+    let listeners = listeners(&settled.settings, reload.is_some()).await?;
     // A socket that was handed over is where it is, whatever the settings say.
     let is_local = !listeners.iter().any(is_open);
     settled.settings = settled.settings.reached(is_local);
     let settings = &settled.settings;
-    let at = listeners.first().map(|listener| at(settings, listener));
-    let text = at.map(|at| banner(&at, surface, &servers, settings)).unwrap_or_default();
+    let at: Vec<_> = listeners.iter().map(|listener| at(settings, listener)).collect();
+    let text = banner(&at, surface, &servers, settings);
+    let listening = listening(&at, &servers);
     let with_tls = |listener: Listener| match &tls {
         Some(tls) if listener.address().is_some() => listener.with_tls(tls.clone()),
         _ => listener,
@@ -55,7 +57,10 @@ pub async fn serve(
     if let Some(reload) = reload {
         reload.start(&gateway, Some(Door { handle: http.handle(), is_local }), &tasks);
     }
-    eprint!("{text}");
+    match listening {
+        Some(words) => words.plain(text).say(),
+        None => return Err(Failure::runtime("there is nothing to listen on")),
+    }
     let handle = http.handle();
     let calls_max = move || handle.settings().drain_max;
     let stop = Stop::listen(calls_max.clone());
@@ -83,33 +88,52 @@ fn tls(settings: &Settings) -> Result<Option<Tls>, Failure> {
 }
 
 /// What was opened for us, else what the settings say.
-async fn listeners(settings: &Settings) -> Result<Vec<Listener>, Failure> {
+async fn listeners(settings: &Settings, can_share: bool) -> Result<Vec<Listener>, Failure> {
     let handed = lb_process::inherited_sockets().map_err(|error| Failure::runtime(error.to_string()))?;
     if handed.is_empty() {
-        return Ok(vec![listener(settings).await?]);
+        let listener = listener(settings, can_share).await?;
+        // A name may lead elsewhere than when it was looked up before.
+        if is_open(&listener) && !settings.insecure_no_auth {
+            let why = format!("{} leads to an address that can be reached from elsewhere", settings.listen_source);
+            return Err(Failure::usage(format!("{why}; {OPEN}")));
+        }
+        return Ok(vec![listener]);
     }
     let adopted: Result<Vec<_>, _> = handed.into_iter().map(Listener::adopt).collect();
     let adopted = adopted.map_err(|error| Failure::runtime(error.to_string()))?;
     if adopted.iter().any(is_open) && !settings.insecure_no_auth {
-        let why = "the socket that was handed over can be reached from elsewhere, where everybody could use every \
-                   server; say --insecure-no-auth if something in front of it keeps others out";
-        return Err(Failure::usage(why));
+        let why = "the socket that was handed over (LISTEN_FDS) can be reached from elsewhere";
+        return Err(Failure::usage(format!("{why}; {OPEN}")));
     }
     Ok(adopted)
 }
+
+/// What that means, and what to do.
+const OPEN: &str =
+    "everybody could use every server: say --insecure-no-auth if something in front of it keeps others out";
 
 /// Whether others than this machine can connect.
 fn is_open(listener: &Listener) -> bool {
     listener.address().is_some_and(|address| !address.ip().to_canonical().is_loopback())
 }
 
-async fn listener(settings: &Settings) -> Result<Listener, Failure> {
+async fn listener(settings: &Settings, can_share: bool) -> Result<Listener, Failure> {
     let (place, wanted) = match &settings.listen {
         Listen::Tcp(address) => (Place::Tcp(address.clone()), address.clone()),
         Listen::Unix(path) => (Place::Unix(path.clone()), format!("unix:{}", path.display())),
     };
     let bound = if settings.reuse_port { Listener::bind_shared(&place).await } else { Listener::bind(&place).await };
-    bound.map_err(|error| Failure::runtime(format!("cannot listen on {wanted}: {error}")))
+    let source = match settings.listen_source.as_str() {
+        "default" => String::new(),
+        source => format!(" (from {source})"),
+    };
+    bound.map_err(|error| {
+        let share = match error {
+            ListenError::InUse { .. } if can_share => ", or start both with --reuse-port",
+            _ => "",
+        };
+        Failure::runtime(format!("cannot listen on {wanted}{source}: {error}{share}"))
+    })
 }
 
 /// Where it listens, as a URL.
@@ -118,9 +142,19 @@ fn at(settings: &Settings, listener: &Listener) -> Reached {
         (Some(address), _) => {
             Reached::Address { address, scheme: if settings.tls.is_some() { "https" } else { "http" } }
         }
-        (None, Listen::Unix(path)) => Reached::Socket(path.clone()),
-        (None, Listen::Tcp(address)) => Reached::Socket(address.into()),
+        (None, Listen::Unix(path)) => Reached::Socket(listener.path().unwrap_or_else(|| path.clone())),
+        (None, Listen::Tcp(_)) => Reached::Socket(listener.path().unwrap_or_else(|| "(without a name)".into())),
     }
+}
+
+/// That it listens, for programs. The first place is the one that is told.
+fn listening(at: &[Reached], servers: &[ServerSpec]) -> Option<Words> {
+    let (first, others) = at.split_first()?;
+    let names: Vec<String> = servers.iter().map(|server| server.name.to_string()).collect();
+    let words = Words::info("listening", first.listening()).with("version", env!("CARGO_PKG_VERSION"));
+    let others: Vec<String> = others.iter().map(Reached::listening).collect();
+    let words = words.with("servers", names);
+    Some(if others.is_empty() { words } else { words.with("also", others) })
 }
 
 /// What clients meet.

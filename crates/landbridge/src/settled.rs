@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 
-use lb_config::settings::{Gathered, Given, Scope, Settings, Sources, gather};
-use lb_config::{Problem, Severity};
+use lb_config::settings::{Gathered, Given, Mistakes, Scope, Settings, Sources, gather};
 
-use crate::assembly;
 use crate::cli::{Cli, Command, ConfigAction};
 use crate::demo::Demo;
 use crate::run::Failure;
+use crate::{assembly, files, logs};
 
 /// Settings, and where each is from.
 pub struct Settled {
@@ -34,7 +33,7 @@ impl Settled {
                 ConfigAction::Check(args) | ConfigAction::Show(args) => (Some(&args.flags.given), ALL),
             },
             Some(Command::Stdio(stdio)) => (Some(&stdio.flags.given), &[Scope::Every, Scope::Servers]),
-            Some(Command::Demo(Demo { http: Some(_) })) => (None, &[Scope::Every, Scope::Demo, Scope::Serve]),
+            Some(Command::Demo(Demo { http: Some(_), .. })) => (None, &[Scope::Every, Scope::Demo, Scope::Serve]),
             Some(Command::Demo(_) | Command::Init(_) | Command::Smoke(_)) => (None, &[Scope::Every]),
             Some(Command::Wrap(_)) => (None, &[Scope::Every]),
         };
@@ -42,34 +41,40 @@ impl Settled {
         if let Some(Command::Demo(demo)) = &cli.command {
             flags.extend(demo.given());
         }
-        let mut gathered = gather(Sources::of_process(flags.clone(), cli.settings.clone()), scopes);
+        let sources = Sources::of_process(flags.clone(), cli.settings.clone()).with(mistakes(cli));
+        let mut gathered = gather(sources, scopes);
         let settings = Settings::settle(&mut gathered);
+        if scopes.contains(&Scope::Serve) {
+            files::check(&settings, &mut gathered);
+        }
         Self { settings, gathered, flags, named_file: cli.settings.clone(), scopes }
     }
 
-    /// Says what is wrong, and goes on only if it can.
-    pub fn usable(self, cli: &Cli) -> Result<Self, Failure> {
-        say(self.gathered.problems());
+    /// Says what is wrong if that is too much, and whether it is not.
+    ///
+    /// # Errors
+    /// It cannot be used.
+    pub fn check(&self, cli: &Cli) -> Result<(), Failure> {
         if !self.gathered.is_broken() {
-            return Ok(self);
+            return Ok(());
         }
+        logs::tell(self.gathered.problems());
         // Whoever corrects the settings wants to know of the servers at the same time.
         if let Some(Command::Serve(_) | Command::Stdio(_)) = &cli.command
             && let Err(problems) = assembly::read_servers(&self.settings)
         {
-            say(&problems);
+            logs::tell(&problems);
         }
         Err(Failure::usage("these settings cannot be used"))
     }
 }
 
-const ALL: &[Scope] = &[Scope::Every, Scope::Servers, Scope::Demo, Scope::Serve];
-
-/// Tells people of problems; the errors last, where they are seen.
-pub fn say(problems: &[Problem]) {
-    for severity in [Severity::Warning, Severity::Error] {
-        for problem in problems.iter().filter(|problem| problem.severity == severity) {
-            eprintln!("{}", crate::run::harmless(&problem.to_string()));
-        }
+/// What a mistake in the file of settings means to a command. One that only logs as the file says is not stopped by it.
+fn mistakes(cli: &Cli) -> Mistakes {
+    match &cli.command {
+        None | Some(Command::Serve(_) | Command::Stdio(_) | Command::Config(_)) => Mistakes::Refused,
+        Some(Command::Wrap(_) | Command::Demo(_) | Command::Init(_) | Command::Smoke(_)) => Mistakes::Warned,
     }
 }
+
+const ALL: &[Scope] = &[Scope::Every, Scope::Servers, Scope::Demo, Scope::Serve];

@@ -9,6 +9,8 @@ use lb_front::Front;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, watch};
 
+use crate::logs::Words;
+
 /// How long the end may take beside what calls under way are given: sessions, children, tasks, what is told of them.
 const REST_MAX: Duration = Duration::from_secs(25);
 
@@ -50,7 +52,8 @@ impl Stop {
             tokio::select! {
                 () = twice => std::process::exit(130),
                 () = tokio::time::sleep(limit) => {
-                    eprintln!("landbridge: could not stop in order within {} s; stopping at once", limit.as_secs());
+                    let why = format!("could not stop in order within {} s; stopping at once", limit.as_secs());
+                    Words::warning("stopping_at_once", why).say();
                     std::process::exit(1);
                 }
             }
@@ -73,11 +76,10 @@ impl Stop {
         let asked = self.asked();
         async move {
             asked.await;
-            let seconds = limit().as_secs_f64();
-            match front.running() {
-                0 => {}
-                1 => eprintln!("landbridge: waiting up to {seconds} s for a call that runs"),
-                calls => eprintln!("landbridge: waiting up to {seconds} s for {calls} calls that run"),
+            let (seconds, calls) = (limit().as_secs_f64(), front.running());
+            let what = if calls == 1 { "a call that runs".to_owned() } else { format!("{calls} calls that run") };
+            if calls != 0 {
+                Words::info("waiting_for_calls", format!("waiting up to {seconds} s for {what}")).say();
             }
         }
     }
@@ -89,7 +91,7 @@ impl Stop {
 }
 
 fn say(tell: &watch::Sender<bool>) {
-    eprintln!("landbridge: stopping; once more to stop at once");
+    Words::info("stopping", "stopping; once more to stop at once").say();
     tracing::info!("shutdown_start");
     tell.send_replace(true);
 }

@@ -64,7 +64,7 @@ impl fmt::Display for Place {
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// The address is taken.
-    #[error("Address already in use; choose another with --listen {host}:0, or start both with --reuse-port")]
+    #[error("Address already in use; choose another with --listen {host}:0, which takes any free port")]
     InUse {
         /// The host that was asked for.
         host: String,
@@ -192,6 +192,17 @@ impl Listener {
         match &self.source {
             Source::Tcp(listener) => listener.local_addr().ok(),
             Source::Unix { .. } => None,
+        }
+    }
+}
+
+impl Listener {
+    /// The path of a unix socket, if it has one.
+    #[must_use]
+    pub fn path(&self) -> Option<PathBuf> {
+        match &self.source {
+            Source::Tcp(_) => None,
+            Source::Unix { listener, .. } => listener.local_addr().ok()?.as_pathname().map(PathBuf::from),
         }
     }
 }

@@ -73,7 +73,7 @@ impl Gateway {
         reader(async move {
             let mut found = Some(found);
             while let Ok(Some(line)) = lines.next_line().await {
-                let address = line.strip_prefix("listening on http://").and_then(|rest| rest.parse().ok());
+                let address = listening(&line);
                 said.lock().expect("no panic holds it").push_str(&(line + "\n"));
                 if let Some(address) = address
                     && let Some(found) = found.take()
@@ -113,6 +113,16 @@ impl Gateway {
     pub fn url(&self, server: &str) -> String {
         format!("http://{}/mcp/server/{server}", self.address)
     }
+}
+
+/// The address in a line that says where the gateway listens, as text or within a line of JSON.
+#[must_use]
+pub fn listening(line: &str) -> Option<SocketAddr> {
+    let (before, rest) = line.split_once("listening on http")?;
+    let within = |c: char| !c.is_whitespace() && c != '"';
+    let rest = rest.strip_prefix("s://").or_else(|| rest.strip_prefix("://"))?;
+    let address: String = rest.chars().take_while(|c| within(*c)).collect();
+    if before.is_empty() || before.starts_with('{') { address.parse().ok() } else { None }
 }
 
 /// Reads a peer's stderr to its end; the task ends with the process.

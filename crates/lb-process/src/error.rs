@@ -134,7 +134,12 @@ fn hint_not_in_path(program: &OsString, path: Option<&OsString>) -> String {
         return hint_split(first);
     }
     match path {
-        Some(path) => format!("install it or give its full path; PATH is {}", path.display()),
+        // A whole PATH would hide what is said.
+        Some(path) => {
+            let count = std::env::split_paths(path).count();
+            let folders = if count == 1 { "the only folder".to_owned() } else { format!("{count} folders") };
+            format!("looked in {folders} of PATH: install it, give its full path, or set another PATH in `env`")
+        }
         None => "its environment has no PATH: give the full path of the program".into(),
     }
 }

@@ -5,6 +5,7 @@ use std::process::Stdio;
 
 use tokio::process::Command;
 
+use crate::logs::Words;
 use crate::run::Failure;
 
 /// Makes Cargo take every dependency from the copy.
@@ -19,7 +20,8 @@ pub const CONFIG: &str = "# Every dependency comes from the copy in vendor/.\n\
 /// # Errors
 /// There is no Cargo, or it failed.
 pub async fn vendor(project: &Path) -> Result<(), Failure> {
-    eprintln!("landbridge: copying the dependencies into {}", project.join("vendor").display());
+    let into = project.join("vendor");
+    Words::info("vendoring", format!("copying the dependencies into {}", into.display())).say();
     let output = Command::new("cargo")
         .args(["vendor", "--locked", "--quiet", "vendor"])
         .current_dir(project)

@@ -63,9 +63,8 @@ impl LogFile {
         }
         state.told = Some(now);
         let lost = std::mem::take(&mut state.lost);
-        Some(format!(
-            "landbridge: the log file cannot be written ({error}); {lost} lines are lost since the last word\n"
-        ))
+        let lines = if lost == 1 { "1 line is lost".to_owned() } else { format!("{lost} lines are lost") };
+        Some(format!("the log file cannot be written ({error}); {lines} since the last word"))
     }
 }
 
@@ -78,7 +77,7 @@ mod tests {
         let file = LogFile::open(Path::new("/dev/full")).expect("it opens");
         let start = Instant::now();
         let said = file.write(b"a\n", start).expect("it is told");
-        assert!(said.contains("No space left on device") && said.contains("; 1 lines are lost"), "{said}");
+        assert!(said.contains("No space left on device") && said.contains("; 1 line is lost"), "{said}");
         for second in 1..60 {
             assert_eq!(file.write(b"a\n", start + Duration::from_secs(second)), None);
         }

@@ -36,6 +36,22 @@ impl Line {
         Self { message, fields, scopes: Vec::new() }
     }
 
+    /// A sentence that is no event, with what belongs to it.
+    pub fn new(message: &str, fields: &[(&'static str, Value)]) -> Self {
+        let hide = |value: &Value| match value {
+            Value::String(text) => hidden(text).into_owned().into(),
+            other => other.clone(),
+        };
+        let fields = fields.iter().map(|(name, value)| (*name, hide(value))).collect();
+        Self { message: hidden(message).into_owned(), fields: Fields(fields), scopes: Vec::new() }
+    }
+
+    /// The same with a name for programs.
+    pub fn named(mut self, event: &'static str) -> Self {
+        self.fields.0.push(("event", event.into()));
+        self
+    }
+
     /// Says what it stands in.
     pub fn within(&mut self, name: &'static str, fields: &Fields) {
         self.scopes.push((name, fields.clone()));

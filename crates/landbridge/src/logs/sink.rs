@@ -1,6 +1,7 @@
 //! Where lines go.
 
 use std::io::Write as _;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use lb_config::settings::LogFormat;
@@ -12,6 +13,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::file::LogFile;
 use super::line::{Fields, Line};
+use super::voice::lost_line;
 
 /// One place that lines are written to.
 pub struct Sink {
@@ -29,7 +31,7 @@ pub enum Target {
         color: bool,
     },
     /// A file.
-    File(LogFile),
+    File(Arc<LogFile>),
 }
 
 impl<S: Subscriber + for<'s> LookupSpan<'s>> Layer<S> for Sink {
@@ -60,7 +62,7 @@ impl<S: Subscriber + for<'s> LookupSpan<'s>> Layer<S> for Sink {
             Target::Stderr { .. } => to_stderr(&text),
             Target::File(file) => {
                 if let Some(said) = file.write(text.as_bytes(), Instant::now()) {
-                    to_stderr(&said);
+                    to_stderr(&lost_line(&said, self.format));
                 }
             }
         }
@@ -68,6 +70,6 @@ impl<S: Subscriber + for<'s> LookupSpan<'s>> Layer<S> for Sink {
 }
 
 /// Nobody can be told that stderr is gone.
-fn to_stderr(text: &str) {
+pub(super) fn to_stderr(text: &str) {
     drop(std::io::stderr().lock().write_all(text.as_bytes()));
 }

@@ -39,7 +39,9 @@ impl Server {
             }
         });
         let env = lb_process::environment(&[], Inherit::Listed, std::env::vars_os());
-        let command = Command::new(own, supervisor).args(["demo", "--http", "127.0.0.1:0"]).env(env).heard(heard);
+        // What it says is read here, however this user likes logs.
+        let args = ["demo", "--http", "127.0.0.1:0", "--log-format", "text"];
+        let command = Command::new(own, supervisor).args(args).env(env).heard(heard);
         let child = Child::spawn(&command).await.map_err(|error| failed(error.to_string()))?;
         let listens = async { told.wait_for(Option::is_some).await.ok().and_then(|url| url.clone()) };
         let url = tokio::select! {

@@ -9,6 +9,7 @@ use rustix::fs::{Mode, OFlags};
 use sha2::{Digest as _, Sha256};
 
 use super::{Wrap, name};
+use crate::logs::Words;
 
 /// The log file that the environment asks for, and how much goes there; `None` without, and with words on stderr if it
 /// cannot be had.
@@ -19,7 +20,7 @@ pub fn asked_for(settings: &Wrap) -> Option<(File, &'static str)> {
     match open(&folder, &path) {
         Ok(file) => Some((file, level)),
         Err(error) => {
-            eprintln!("landbridge: cannot write the log {}: {error}", path.display());
+            Words::warning("no_trace", format!("cannot write the log {}: {error}", path.display())).say();
             None
         }
     }
@@ -32,7 +33,8 @@ fn level(text: &str) -> Option<&'static str> {
         "3" | "debug" => Some("debug"),
         "" | "0" | "off" => None,
         _ => {
-            eprintln!("landbridge: LANDBRIDGE_WRAP_DEBUG is 1 or info, 2 or warn, 3 or debug; {text:?} means nothing");
+            let why = format!("LANDBRIDGE_WRAP_DEBUG is 1 or info, 2 or warn, 3 or debug; {text:?} means nothing");
+            Words::warning("no_trace", why).say();
             None
         }
     }

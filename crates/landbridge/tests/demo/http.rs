@@ -158,3 +158,21 @@ async fn a_sample_tool_that_takes_a_name_twice_fails_the_start() {
         }
     }
 }
+
+#[tokio::test]
+async fn what_the_demo_advises_is_what_it_takes() {
+    let (code, _, said) = ends(&mut landbridge(&["demo", "--http", "0.0.0.0:0"])).await;
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("--insecure-no-auth"), "{said}");
+    let (code, help, _) = ends(&mut landbridge(&["demo", "--help"])).await;
+    assert_eq!(code, Some(0));
+    let taken = Demo::start().await;
+    let (code, _, said) = ends(&mut landbridge(&["demo", "--listen", &taken.address.to_string()])).await;
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("choose another with --listen 127.0.0.1:0") && !said.contains("--reuse-port"), "{said}");
+    for flag in ["--listen", "--insecure-no-auth", "--allow-host"] {
+        assert!(help.contains(flag), "{flag} is not in {help}");
+    }
+    let (code, _, said) = ends(&mut landbridge(&["demo", "--allow-host", "x"])).await;
+    assert!(code == Some(2) && said.contains("add --http"), "{said}");
+}

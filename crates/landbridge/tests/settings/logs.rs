@@ -32,6 +32,67 @@ async fn json_logs_are_one_object_per_line_with_the_id_of_the_request() {
 }
 
 #[tokio::test]
+async fn with_json_logs_every_line_on_stderr_is_json() {
+    let world = World::new();
+    let config = world.servers(&json!({ "it": server("1") }));
+    let args = ["serve", "--listen", "127.0.0.1:0", "--config", arg(&config), "--log-format", "json"];
+    let mut run = Run::start(world.landbridge(&args).env("LANDBRIDGE_MAX_SESION", "1"));
+    let address = run.address().await;
+    world.write("mcp.json", "{ \"mcpServers\": { \"it\": { \"command\": 7 } } }");
+    run.says("config_reload_failed", 1).await;
+    world.servers(&json!({ "other": server("1") }));
+    run.says("config_reloaded", 1).await;
+    let lines = json_lines(&run.stop().await);
+    let said = |event: &str, message: &str| {
+        let found = |line: &&Value| line["event"] == event && line["message"].as_str().unwrap_or_default() == message;
+        lines.iter().find(found).cloned().unwrap_or_else(|| panic!("{event} {message:?} is not in {lines:?}"))
+    };
+    let listening = said("listening", &format!("listening on http://{address}"));
+    assert_eq!((&listening["servers"], &listening["level"]), (&json!(["it"]), &json!("info")));
+    let typo = said("problem", "a variable of this name has no effect");
+    assert_eq!((&typo["level"], &typo["key"]), (&json!("warn"), &json!("LANDBRIDGE_MAX_SESION")));
+    let refused = said("problem", "must be a string, not a number");
+    assert_eq!((&refused["key"], &refused["line"]), (&json!("mcpServers.it.command"), &json!(1)));
+    said("stopping", "stopping; once more to stop at once");
+    // Nor when it cannot start.
+    let mut command = world.landbridge(&["serve", "--log-format", "json", "--max-sessions", "0"]);
+    let (code, _, said) = crate::world::output(&mut command).await;
+    let lines = json_lines(&said);
+    assert_eq!((code, lines.len()), (Some(2), 2), "{said}");
+    assert_eq!((&lines[0]["key"], &lines[1]["event"]), (&json!("--max-sessions"), &json!("failed")), "{said}");
+}
+
+#[tokio::test]
+async fn the_log_file_has_the_start_the_reloads_and_the_stop() {
+    let world = World::new();
+    let config = world.servers(&json!({ "stays": server("1"), "goes": server("1") }));
+    let log = world.path("log");
+    let args = ["serve", "--listen", "127.0.0.1:0", "--config", arg(&config), "--log-file", arg(&log)];
+    let mut run = Run::start(&mut world.landbridge(&args));
+    let address = run.address().await;
+    world.servers(&json!({ "stays": server("2"), "comes": server("1") }));
+    run.says("config_reloaded", 1).await;
+    world.write("mcp.json", "{ \"mcpServers\": { \"stays\": { \"command\": 7 } } }");
+    run.says("config_reload_failed", 1).await;
+    run.stop().await;
+    let text = std::fs::read_to_string(&log).expect("the log");
+    for part in [
+        &format!(" INFO listening on http://{address} version="),
+        " INFO server_config_added server=comes",
+        " INFO server_config_updated server=stays",
+        " INFO server_config_removed server=goes",
+        "ERROR must be a string, not a number file=",
+        "key=mcpServers.stays.command",
+        " WARN config_reload_failed",
+        " INFO stopping; once more to stop at once",
+        " INFO shutdown_complete",
+    ] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    assert!(!text.contains("mcpServers\": {"), "what is for people alone is not logged: {text}");
+}
+
+#[tokio::test]
 async fn a_folder_for_logs_gets_a_file_of_its_own_with_everything() {
     let world = World::new();
     let mut command = world.landbridge(&["serve", "--listen", "127.0.0.1:0"]);

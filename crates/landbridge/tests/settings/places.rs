@@ -121,6 +121,7 @@ async fn a_socket_and_tls_files_are_taken_from_settings() {
     let run = Run::start(&mut world.landbridge(&["serve", "--listen", &listen]));
     run.says(&format!("listening on {listen}"), 1).await;
     run.says("Stop with Ctrl-C.", 1).await;
+    assert!(run.said().contains("curl --unix-socket "), "{}", run.said());
     assert!(std::os::unix::net::UnixStream::connect(world.path("own/socket")).is_ok());
     let args = ["serve", "--listen", "127.0.0.1:0", "--tls-cert", "none.pem", "--tls-key", "none.pem"];
     let (code, _, said) = output(&mut world.landbridge(&args)).await;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::world::{World, arg, output, server};
+use crate::world::{Run, World, arg, output, server};
 
 #[tokio::test]
 async fn every_wrong_setting_is_told_at_once_and_nothing_is_served() {
@@ -38,6 +38,100 @@ async fn nobody_can_connect_from_elsewhere_unless_that_is_said() {
         let (code, _, said) = output(&mut world.landbridge(args)).await;
         assert_eq!(code, Some(2), "{args:?}: {said}");
         assert!(said.contains("refused to") && said.contains("--insecure-no-auth"), "{args:?}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn a_host_that_was_not_meant_for_us_is_told_by_its_name() {
+    let world = World::new();
+    for args in [&[][..], &["serve"], &["serve", "--port", "1"], &["config", "check"]] {
+        let (code, _, said) = output(world.landbridge(args).env("HOST", "myworkstation.invalid")).await;
+        assert_eq!(code, Some(2), "{args:?}: {said}");
+        assert!(said.contains("error: HOST: refused to listen on myworkstation.invalid:"), "{args:?}: {said}");
+        assert!(said.contains("set LANDBRIDGE_HOST=127.0.0.1 or give --host 127.0.0.1"), "{args:?}: {said}");
+    }
+    // What is not refused cannot be listened on, and is told the same way.
+    let mut command = world.landbridge(&["serve", "--insecure-no-auth"]);
+    let (code, _, said) = output(command.env("HOST", "myworkstation.invalid")).await;
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("cannot listen on myworkstation.invalid:8080 (from HOST): "), "{said}");
+    // What is stronger holds, and the variable may be what it is.
+    let mut command = world.landbridge(&["serve", "--listen", "127.0.0.1:0"]);
+    let run = Run::start(command.env("HOST", "myworkstation.invalid"));
+    run.address().await;
+}
+
+#[tokio::test]
+async fn what_is_shown_of_the_address_is_what_is_listened_on() {
+    let world = World::new();
+    let file = world.write("landbridge.toml", "listen = \"localhost:7\"\n");
+    let show = ["config", "show", "--settings", arg(&file)];
+    let (code, out, said) = output(world.landbridge(&show).env("PORT", "9000").env("HOST", "::1")).await;
+    assert_eq!(code, Some(0), "{said}");
+    let row = |key: &str| {
+        let line = out.lines().find(|line| line.split_whitespace().next() == Some(key)).unwrap_or_default();
+        line.split_whitespace().skip(1).map(str::to_owned).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(row("listen"), "[::1]:9000 HOST, PORT", "{out}");
+    assert_eq!((row("host"), row("port")), ("[::1] HOST".to_owned(), "9000 PORT".to_owned()), "{out}");
+}
+
+/// A certificate for localhost and its key, in files of these names.
+fn certificate(world: &World, cert: &str, key: &str) {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    world.write(cert, &made.cert.pem());
+    world.write(key, &made.signing_key.serialize_pem());
+}
+
+#[tokio::test]
+async fn a_check_opens_the_files_that_settings_name() {
+    let world = World::new();
+    certificate(&world, "cert.pem", "key.pem");
+    certificate(&world, "other.pem", "other-key.pem");
+    world.write("text", "no PEM at all");
+    let check = async |cert: &str, key: &str| {
+        let args = ["config", "check", "--tls-cert", cert, "--tls-key", key];
+        output(&mut world.landbridge(&args)).await
+    };
+    let (code, out, said) = check("cert.pem", "key.pem").await;
+    assert_eq!((code, out.as_str()), (Some(0), "fine: no servers\n"), "{said}");
+    for (cert, key, want) in [
+        ("none.pem", "key.pem", "error: --tls-cert: cannot read none.pem: No such file"),
+        ("cert.pem", "none.pem", "error: --tls-key: cannot read none.pem: No such file"),
+        ("text", "key.pem", "error: --tls-cert: text holds no certificate in PEM"),
+        ("cert.pem", "text", "error: --tls-key: text holds no private key in PEM"),
+        ("cert.pem", "other-key.pem", "error: --tls-key: the certificate in cert.pem and the key in other-key.pem"),
+    ] {
+        let (code, _, said) = check(cert, key).await;
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains(want) && said.contains("1 error to correct"), "{want} is not in {said}");
+        let args = ["serve", "--listen", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key];
+        let (code, _, said) = output(&mut world.landbridge(&args)).await;
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains(want), "serve says the same: {want} is not in {said}");
+    }
+    let file = world.write("landbridge.toml", "log_file = \"text/log\"\n");
+    let (code, _, said) = output(&mut world.landbridge(&["config", "check", "--settings", arg(&file)])).await;
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("landbridge.toml:1: log_file: cannot be written") && said.contains("is no folder"), "{said}");
+}
+
+#[tokio::test]
+async fn a_mistake_in_the_file_stops_serve_and_not_what_hardly_uses_it() {
+    let world = World::new();
+    std::fs::create_dir_all(world.path(".config/landbridge")).expect("a folder");
+    world.write(".config/landbridge/landbridge.toml", "max_sesions = 7\n");
+    let hint = "did you mean max_sessions?";
+    for args in [&["serve"][..], &["stdio"], &[]] {
+        let (code, _, said) = output(&mut world.landbridge(args)).await;
+        assert_eq!(code, Some(2), "{args:?}: {said}");
+        assert!(said.contains("error: ") && said.contains(hint), "{args:?}: {said}");
+    }
+    for args in [&["demo"][..], &["smoke"], &["init", "mine"], &["wrap", "true"]] {
+        let (code, _, said) = output(&mut world.landbridge(args)).await;
+        let want = if args[0] == "wrap" { [Some(0), Some(1)] } else { [Some(0), Some(0)] };
+        assert!(want.contains(&code), "{args:?}: {code:?} {said}");
+        assert!(said.contains("warning: ") && said.contains(hint) && !said.contains("error: "), "{args:?}: {said}");
     }
 }
 

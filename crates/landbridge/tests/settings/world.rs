@@ -98,10 +98,9 @@ impl Run {
 
     /// Where it listens.
     pub async fn address(&self) -> SocketAddr {
-        self.says("Stop with Ctrl-C.", 1).await;
-        let said = self.said();
-        let line = said.lines().find_map(|line| line.strip_prefix("listening on http://")).expect("an address");
-        line.parse().expect("an address")
+        let is_whole = |said: &String| said.contains("Stop with Ctrl-C.") || said.contains("\"event\":\"listening\"");
+        let said = until("where it listens, in", || self.said(), is_whole).await;
+        said.lines().find_map(lb_peers::harness::listening).expect("an address")
     }
 
     pub async fn http(&self) -> RawHttp {

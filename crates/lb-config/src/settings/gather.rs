@@ -24,13 +24,31 @@ pub struct Sources {
     pub variables: Vec<(OsString, OsString)>,
     /// The file, when a flag names one.
     pub file: Option<PathBuf>,
+    /// What a mistake in the file means.
+    pub mistakes: Mistakes,
+}
+
+/// What a mistake in the file of settings means to a command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mistakes {
+    /// It cannot be run: who knows what was meant.
+    #[default]
+    Refused,
+    /// It hardly uses the file, and runs without it.
+    Warned,
 }
 
 impl Sources {
     /// The flags and file of a command line, with the variables of this process.
     #[must_use]
     pub fn of_process(flags: Given, file: Option<PathBuf>) -> Self {
-        Self { flags, variables: std::env::vars_os().collect(), file }
+        Self { flags, variables: std::env::vars_os().collect(), file, mistakes: Mistakes::default() }
+    }
+
+    /// The same for a command that takes mistakes in the file like this.
+    #[must_use]
+    pub fn with(self, mistakes: Mistakes) -> Self {
+        Self { mistakes, ..self }
     }
 }
 
@@ -109,7 +127,11 @@ pub fn gather(sources: Sources, scopes: &[Scope]) -> Gathered {
     let default = || file::default_path(&|name| variables.get(name).map(str::to_owned));
     let file_place = path.map(|path| (path, true)).or_else(|| Some((default()?, false)));
     let file = file_place.as_ref().filter(|(path, named)| *named || path.exists()).map(|(path, _)| path.clone());
-    let from_file = file.as_deref().map(file::load).unwrap_or_default();
+    let mut from_file = file.as_deref().map(file::load).unwrap_or_default();
+    if sources.mistakes == Mistakes::Warned && from_file.problems.iter().any(is_error) {
+        // A file that others may write to, or that says something else than it seems to, is not followed in part.
+        from_file.told.clear();
+    }
     let mut gathered = Gathered {
         problems: from_file.problems,
         folder: file.as_deref().and_then(Path::parent).map(Path::to_owned),
@@ -129,7 +151,14 @@ pub fn gather(sources: Sources, scopes: &[Scope]) -> Gathered {
     }
     gathered.problems.extend(variables.unknown());
     gathered.forgive();
+    if sources.mistakes == Mistakes::Warned {
+        gathered.warn_of_file();
+    }
     gathered
+}
+
+fn is_error(problem: &Problem) -> bool {
+    problem.severity == Severity::Error
 }
 
 fn flag(setting: &Setting, values: &[String]) -> Told {
@@ -189,6 +218,20 @@ impl Gathered {
         });
     }
 
+    /// What is wrong with the file becomes a warning.
+    fn warn_of_file(&mut self) {
+        let Some(file) = &self.file else { return };
+        for problem in self.problems.iter_mut().filter(|problem| problem.file == *file) {
+            problem.severity = Severity::Warning;
+        }
+    }
+
+    /// Adds an error about a value that turned out to be of no use, with the place that it is from.
+    pub fn refuse(&mut self, key: &str, message: String, hint: Option<String>) {
+        let place = self.held.get(key).map_or(Place::Default, |held| held.place.clone());
+        self.error(key, &place, message, hint);
+    }
+
     /// Adds an error about a value.
     pub(crate) fn error(&mut self, key: &str, place: &Place, message: String, hint: Option<String>) {
         let (file, line, key) = match place {
@@ -202,7 +245,7 @@ impl Gathered {
     /// Whether anything makes it unusable.
     #[must_use]
     pub fn is_broken(&self) -> bool {
-        self.problems.iter().any(|problem| problem.severity == Severity::Error)
+        self.problems.iter().any(is_error)
     }
 
     /// Everything that was found, in the order of the places.

@@ -2,6 +2,7 @@
 
 use super::gather::{Gathered, Place};
 use super::kind::Value;
+use super::listen::{Address, Listen};
 use super::table::{Setting, table};
 
 /// One line per setting: name, value, source.
@@ -45,8 +46,14 @@ struct Row {
 
 fn rows(gathered: &Gathered) -> Vec<Row> {
     let there = table().iter().filter(|setting| !setting.is_absent());
+    let address = gathered.address();
     there
         .map(|setting| match gathered.held.get(setting.key) {
+            // Three settings and one address: each shows its part of what holds.
+            _ if ["listen", "host", "port"].contains(&setting.key) => {
+                let (value, source) = part(&address, setting.key);
+                Row { key: setting.key, value: value.escape_debug().to_string(), source, setting }
+            }
             Some(held) => {
                 let value = if setting.secret { "***".to_owned() } else { text(&held.value) };
                 Row { key: setting.key, value, source: held.place.to_string(), setting }
@@ -56,6 +63,20 @@ fn rows(gathered: &Gathered) -> Vec<Row> {
             }
         })
         .collect()
+}
+
+/// The value and the source of an address or of a part of it.
+fn part(address: &Address, key: &str) -> (String, String) {
+    let whole = match &address.listen {
+        Listen::Tcp(text) => text.clone(),
+        Listen::Unix(path) => format!("unix:{}", path.display()),
+    };
+    let (host, port) = address.parts().unwrap_or(("none", "none"));
+    match key {
+        "host" => (host.to_owned(), address.host.to_string()),
+        "port" => (port.to_owned(), address.port.to_string()),
+        _ => (whole, address.source()),
+    }
 }
 
 fn text(value: &Value) -> String {

@@ -24,6 +24,7 @@ fn settle(flags: &[(&'static str, &str)], variables: &[(&str, &str)], toml: &str
         flags: flags.collect(),
         variables: variables.collect(),
         file: (!toml.is_empty()).then(|| PathBuf::from(&file)),
+        ..Sources::default()
     };
     let mut gathered = gather(sources, ALL);
     let settings = Settings::settle(&mut gathered);

@@ -8,7 +8,7 @@ use lb_exchange::Secret;
 
 use super::gather::{Gathered, Place};
 use super::kind::Value;
-use super::listen::{Listen, is_loopback};
+use super::listen::{Address, Listen, Reach, is_loopback};
 
 /// What clients see at the main path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +69,8 @@ pub struct Settings {
     pub surface: Surface,
     /// Where to listen.
     pub listen: Listen,
+    /// Which flags, variables or lines of a file say so, for people.
+    pub listen_source: String,
     /// Whether the port is shared with another process.
     pub reuse_port: bool,
     /// Where clients reach us from elsewhere.
@@ -149,9 +151,10 @@ const RATE_BEYOND_LOOPBACK: u64 = 100;
 impl Settings {
     /// Puts checked values together, and checks what only shows in combination.
     pub fn settle(gathered: &mut Gathered) -> Self {
-        let (listen, place) = gathered.listen();
-        gathered.check_reach(&listen, &place);
-        gathered.check_pairs(&listen);
+        let address = gathered.address();
+        gathered.check_address();
+        gathered.check_reach(&address);
+        gathered.check_pairs(&address.listen);
         let public_url = gathered.text("public_url");
         let (mut allow_host, mut allow_origin) = (gathered.list("allow_host"), gathered.list("allow_origin"));
         if let Some(url) = &public_url {
@@ -204,7 +207,8 @@ impl Settings {
             log_format: if gathered.is("log_format", "json") { LogFormat::Json } else { LogFormat::Text },
             log_file: path("log_file"),
             log_dir: path("log_dir"),
-            listen,
+            listen_source: address.source(),
+            listen: address.listen,
             public_url,
             allow_host,
             allow_origin,
@@ -232,17 +236,33 @@ const OPEN: &str = "everybody who can connect could use every server, because th
 const OPEN_HINT: &str = "listen on 127.0.0.1 or on unix:PATH, or say --insecure-no-auth (LANDBRIDGE_INSECURE_NO_AUTH=1) \
                          if something in front of it keeps others out";
 
+/// Why a name is no use.
+const NOWHERE: &str = "this machine knows no address of that name";
+
+/// What to do about a host. Shells and machines set variables for themselves that we take for ours.
+fn reach_hint(place: &Place) -> String {
+    match place {
+        Place::Alias(name) => format!(
+            "if {name} is not meant for landbridge, set LANDBRIDGE_HOST=127.0.0.1 or give --host 127.0.0.1, which are \
+             stronger; else {OPEN_HINT}"
+        ),
+        Place::Default | Place::File { .. } | Place::Variable(_) | Place::Flag(_) => OPEN_HINT.to_owned(),
+    }
+}
+
 impl Gathered {
     /// Refuses to be reachable from elsewhere without login.
-    fn check_reach(&mut self, listen: &Listen, place: &Place) {
+    fn check_reach(&mut self, address: &Address) {
         if self.switch("insecure_no_auth") {
             return;
         }
-        if let Listen::Tcp(address) = listen
-            && !listen.is_local()
-        {
-            let message = format!("refused to listen on {address}: {OPEN}");
-            self.error("listen", place, message, Some(OPEN_HINT.to_owned()));
+        // Who can connect is decided by the host; the port may be from elsewhere.
+        let (Address { listen, host, .. }, reach) = (address, address.listen.reach());
+        if let (Listen::Tcp(text), Reach::Open | Reach::Nowhere) = (listen, reach) {
+            let why = if reach == Reach::Open { OPEN } else { NOWHERE };
+            let message = format!("refused to listen on {text}: {why}");
+            let key = if self.held.get("host").is_some_and(|held| held.place == *host) { "host" } else { "listen" };
+            self.error(key, host, message, Some(reach_hint(host)));
         }
         let url = self.held.get("public_url").cloned();
         if let Some(held) = url

@@ -114,7 +114,11 @@ async fn what_cannot_start_says_why_and_what_to_do() {
     let command = |program: &std::ffi::OsStr| Command::new(program, PROBE).env(vec![("PATH".into(), "/bin".into())]);
     let at = folder.path().display();
     let table = [
-        (command("no-such".as_ref()), "program \"no-such\" not found in PATH".into(), "PATH is /bin"),
+        (
+            command("no-such".as_ref()),
+            "program \"no-such\" not found in PATH".into(),
+            "looked in the only folder of PATH",
+        ),
         (command("npx -y x".as_ref()), "program \"npx -y x\" not found in PATH".into(), "write `npx` there"),
         (Command::new("no-such", PROBE), "program \"no-such\" not found in PATH".into(), "has no PATH"),
         (command("/no/such".as_ref()), "program \"/no/such\" does not exist".into(), "check the path"),

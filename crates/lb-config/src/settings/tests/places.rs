@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{settle, told};
-use crate::settings::{Listen, Setting, changed, shown_json, table};
+use crate::settings::{Listen, Mistakes, Setting, changed, shown_json, table};
 
 #[test]
 fn a_flag_beats_a_variable_beats_an_alias_beats_the_file_beats_the_default() {
@@ -89,6 +89,70 @@ fn the_stronger_of_an_address_and_its_parts_holds() {
     assert_eq!(told(&gathered), ["error: --port: says the same as --listen: leave one of them out"]);
 }
 
+/// Value and source of `listen`, `host` and `port`, as they are shown.
+fn address(flags: &[(&'static str, &str)], variables: &[(&str, &str)], toml: &str) -> [String; 3] {
+    let shown = shown_json(&settle(flags, variables, toml).1);
+    let rows = shown.as_array().expect("rows");
+    ["listen", "host", "port"].map(|key| {
+        let row = rows.iter().find(|row| row["key"] == key).expect("a row");
+        let source = row["source"].as_str().expect("text").rsplit('/').next().unwrap_or_default();
+        format!("{} {source}", row["value"].as_str().expect("text"))
+    })
+}
+
+#[test]
+fn what_is_shown_of_an_address_is_what_holds() {
+    let shown = |listen: &str, host: &str, port: &str| [listen, host, port].map(str::to_owned);
+    for (flags, variables, toml, want) in [
+        (&[][..], &[][..], "", shown("127.0.0.1:8080 default", "127.0.0.1 default", "8080 default")),
+        (&[], &[("PORT", "9000")], "", shown("127.0.0.1:9000 PORT", "127.0.0.1 default", "9000 PORT")),
+        (
+            &[("listen", "localhost:1")],
+            &[("PORT", "9000"), ("HOST", "x.invalid")],
+            "",
+            shown("localhost:1 --listen", "localhost --listen", "1 --listen"),
+        ),
+        (
+            &[("port", "9001")],
+            &[("HOST", "::1")],
+            "listen = \"localhost:7\"",
+            shown("[::1]:9001 HOST, --port", "[::1] HOST", "9001 --port"),
+        ),
+        (
+            &[],
+            &[("PORT", "9000")],
+            "listen = \"localhost:7\"",
+            shown("localhost:9000 landbridge.toml:1, PORT", "localhost landbridge.toml:1", "9000 PORT"),
+        ),
+        (
+            &[("listen", "unix:/run/x")],
+            &[("PORT", "9000")],
+            "",
+            shown("unix:/run/x --listen", "none --listen", "none --listen"),
+        ),
+    ] {
+        assert_eq!(address(flags, variables, toml), want, "{flags:?} {variables:?} {toml}");
+    }
+}
+
+#[test]
+fn a_host_that_cannot_be_used_is_told_by_the_name_it_came_under() {
+    let host = ("HOST", "myworkstation.invalid");
+    for (flags, variables) in [(&[][..], &[host][..]), (&[("port", "1")], &[host, ("PORT", "2")])] {
+        let (_, gathered) = settle(flags, variables, "");
+        let said = told(&gathered).join("");
+        assert!(said.starts_with("error: HOST: refused to listen on myworkstation.invalid:"), "{said}");
+        assert!(said.contains("knows no address") && said.contains("set LANDBRIDGE_HOST=127.0.0.1"), "{said}");
+    }
+    let (_, gathered) = settle(&[("port", "1")], &[("HOST", "0.0.0.0")], "");
+    assert!(told(&gathered).join("").starts_with("error: HOST: refused to listen on 0.0.0.0:1: everybody"));
+    let (_, gathered) = settle(&[("port", "1")], &[], "host = \"0.0.0.0\"\n");
+    let said = told(&gathered).join("");
+    assert!(said.starts_with("error: landbridge.toml:1: host: refused to listen on 0.0.0.0:1"), "{said}");
+    let (settings, _) = settle(&[], &[host, ("LANDBRIDGE_INSECURE_NO_AUTH", "1")], "");
+    assert_eq!(settings.listen_source, "HOST");
+}
+
 #[test]
 fn nobody_listens_beyond_this_machine_by_accident() {
     for listen in ["0.0.0.0:1", "192.0.2.1:1", "[::]:1", "mcp.example.com:1"] {
@@ -162,6 +226,25 @@ fn a_file_that_others_may_write_to_is_refused() {
     assert_eq!(told(0o600), "");
     assert!(told(0o640).contains("warning: ") && told(0o640).contains("holds a secret, and others can read it"));
     assert!(told(0o620).contains("refused: others may write to this file"));
+}
+
+#[test]
+fn a_command_that_hardly_uses_the_file_is_warned_of_its_mistakes_and_runs_without_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("landbridge.toml");
+    let settle = |toml: &str| {
+        std::fs::write(&file, toml).expect("written");
+        let sources = super::Sources { file: Some(file.clone()), ..super::Sources::default() };
+        let mut gathered = super::gather(sources.with(Mistakes::Warned), &[super::Scope::Every]);
+        (super::Settings::settle(&mut gathered).log_level, super::told(&gathered).join(""), gathered.is_broken())
+    };
+    let (level, said, is_broken) = settle("log_level = \"debug\"\nmax_sessions = 7\n");
+    assert_eq!((level.as_deref(), said.as_str(), is_broken), (Some("debug"), "", false));
+    let (level, said, is_broken) = settle("log_level = \"debug\"\nmax_sesions = 7\n");
+    assert_eq!((level, is_broken), (None, false));
+    assert!(said.starts_with("warning: ") && said.contains("did you mean max_sessions?"), "{said}");
+    let (_, said, is_broken) = settle("log_level = \"loud\"\n");
+    assert!(!is_broken && said.starts_with("warning: ") && said.contains("log_level"), "{said}");
 }
 
 #[test]

@@ -1,0 +1,72 @@
+//! Files that settings name: whether they can be used, before anything is served.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use lb_config::settings::{Gathered, Settings};
+use lb_http::{Tls, TlsError};
+use rustix::fs::{Access, OFlags, access};
+
+/// Looks at each of them, and tells what is wrong with the place that names it.
+pub fn check(settings: &Settings, gathered: &mut Gathered) {
+    if let Some(files) = &settings.tls
+        && let Err(error) = Tls::load(&files.cert, &files.key)
+    {
+        let (key, hint) = match &error {
+            TlsError::Read { path, .. } | TlsError::Pem { path, .. } if *path == files.cert => ("tls_cert", None),
+            TlsError::Read { .. } | TlsError::Pem { .. } => ("tls_key", None),
+            TlsError::Pair { .. } => ("tls_key", Some("give the key that the certificate was made with".to_owned())),
+        };
+        gathered.refuse(key, error.to_string(), hint);
+    }
+    let file = settings.log_file.as_deref().map(|path| ("log_file", path.to_owned()));
+    // A new file is made in the folder, of whatever name.
+    let folder = settings.log_dir.as_deref().map(|path| ("log_dir", path.join("log")));
+    for (key, path) in file.into_iter().chain(folder) {
+        if let Err(error) = can_be_written(&path) {
+            gathered.refuse(key, format!("cannot be written: {error}"), None);
+        }
+    }
+}
+
+/// Whether a file can be opened or made, without making it.
+fn can_be_written(path: &Path) -> io::Result<()> {
+    if path.exists() {
+        // A pipe without a reader would be waited for.
+        let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+        return match OpenOptions::new().append(true).custom_flags(flags).open(path) {
+            Err(error) if error.raw_os_error() != Some(rustix::io::Errno::NXIO.raw_os_error()) => Err(error),
+            _ => Ok(()),
+        };
+    }
+    let above =
+        path.ancestors().skip(1).map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
+    let Some(folder) = above.into_iter().find(|folder| folder.exists()) else { return Ok(()) };
+    if !folder.is_dir() {
+        return Err(io::Error::new(io::ErrorKind::NotADirectory, format!("{} is no folder", folder.display())));
+    }
+    access(folder, Access::WRITE_OK | Access::EXEC_OK)
+        .map_err(|error| io::Error::other(format!("in {}: {}", folder.display(), io::Error::from(error))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_writable_when_it_or_its_folders_can_be_made() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("file"), "").expect("written");
+        for good in ["file", "new", "new/deep/log"] {
+            assert!(can_be_written(&at(good)).is_ok(), "{good}");
+        }
+        assert!(!at("new").exists(), "nothing is made");
+        assert!(can_be_written(Path::new("log")).is_ok() && can_be_written(Path::new("/dev/full")).is_ok());
+        let told = can_be_written(&at("file/log")).expect_err("it is below a file").to_string();
+        assert!(told.ends_with("/file is no folder"), "{told}");
+        assert!(can_be_written(folder.path()).is_err(), "a folder is no file");
+    }
+}
