@@ -125,6 +125,8 @@ async fn listener(settings: &Settings, can_share: bool) -> Result<Listener, Fail
     let bound = if settings.reuse_port { Listener::bind_shared(&place).await } else { Listener::bind(&place).await };
     let source = match settings.listen_source.as_str() {
         "default" => String::new(),
+        // Who typed it knows.
+        flag if flag.starts_with("--") => String::new(),
         source => format!(" (from {source})"),
     };
     bound.map_err(|error| {
