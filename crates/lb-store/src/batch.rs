@@ -313,3 +313,9 @@ impl Batch {
         Ok(())
     }
 }
+
+/// A lifetime in the unit of every store, never shorter than asked for.
+pub(crate) fn milliseconds(ttl: Duration) -> u64 {
+    let whole = ttl.as_micros().div_ceil(1_000);
+    u64::try_from(whole).unwrap_or(u64::MAX)
+}

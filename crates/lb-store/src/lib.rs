@@ -5,6 +5,7 @@
 
 mod batch;
 mod claim;
+mod disk;
 mod ease;
 mod error;
 mod hub;

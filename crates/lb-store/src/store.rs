@@ -8,6 +8,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
+use crate::disk::Disk;
 use crate::memory::Memory;
 use crate::{Applied, Batch, Error, Key, Place, Settings, Subscription};
 
@@ -101,6 +102,12 @@ pub async fn open(settings: &Settings) -> Result<Arc<dyn Store>, Error> {
     settings.check()?;
     match &settings.place {
         Place::Memory => Ok(Arc::new(Memory::new(settings.limits.clone()))),
-        Place::Disk(_) | Place::Valkey(_) => Err(Error::WrongShape("this build keeps things in memory only")),
+        Place::Disk(folder) => {
+            let (folder, settings) = (folder.clone(), settings.clone());
+            let opened = tokio::task::spawn_blocking(move || Disk::open(&folder, &settings)).await;
+            let opened = opened.map_err(|_| Error::WrongShape("opening the store was interrupted"))?;
+            opened.map(|disk| Arc::new(disk) as Arc<dyn Store>)
+        }
+        Place::Valkey(_) => Err(Error::WrongShape("this build keeps things in memory and on disk only")),
     }
 }

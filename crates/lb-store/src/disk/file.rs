@@ -1,0 +1,364 @@
+//! The file: opening, reading, and what its errors mean.
+
+use std::fs;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+use redb::backends::FileBackend;
+use redb::{Builder, Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
+
+use crate::disk::now_ms;
+use crate::disk::rows::{ENTRIES, EXPIRY, Held, KEYS, Row};
+use crate::{Durability, Error, Key, Limits, plan};
+
+const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
+
+/// Changes when an older program could not read the rows.
+const FORMAT: u64 = 1;
+
+/// Pages that are kept in memory.
+const CACHE_BYTES: usize = 16 * 1024 * 1024;
+
+/// Below this, a file is not worth making smaller.
+const COMPACT_FROM: u64 = 8 * 1024 * 1024;
+
+/// How many keys one page of a scan looks at.
+const PAGE: usize = 256;
+
+/// The open file, and the lock that keeps other processes out.
+pub(super) struct File {
+    path: PathBuf,
+    backend: Options,
+    /// `None` after an error that only opening again can heal.
+    database: RwLock<Option<Database>>,
+    length: Arc<AtomicU64>,
+    /// The length at which the writer looks whether the file is mostly free.
+    look_at: AtomicU64,
+    trouble: Mutex<Trouble>,
+    _lock: fs::File,
+}
+
+/// Since when nothing works, and what went wrong last.
+#[derive(Clone, Default)]
+pub(super) struct Trouble {
+    pub(super) since: Option<SystemTime>,
+    pub(super) last: Option<(SystemTime, String)>,
+}
+
+#[derive(Clone, Copy)]
+struct Options {
+    bytes_max: u64,
+    sync: bool,
+}
+
+impl File {
+    pub(super) fn open(folder: &Path, limits: &Limits, durability: Durability) -> Result<Self, Error> {
+        let lock = lock(folder)?;
+        let bytes_max = u64::try_from(limits.bytes_max).unwrap_or(u64::MAX);
+        let file = Self {
+            path: folder.join("state.redb"),
+            backend: Options { bytes_max, sync: durability != Durability::None },
+            database: RwLock::new(None),
+            length: Arc::default(),
+            look_at: AtomicU64::new(COMPACT_FROM),
+            trouble: Mutex::default(),
+            _lock: lock,
+        };
+        file.reopen()?;
+        file.make_smaller()?;
+        Ok(file)
+    }
+
+    /// Opens the file again after an error, or for the first time.
+    pub(super) fn reopen(&self) -> Result<(), Error> {
+        let mut place = self.database.write();
+        *place = None;
+        // Damage can make the library panic, which must not end us.
+        let opened = catch_unwind(AssertUnwindSafe(|| self.database()));
+        *place = Some(opened.map_err(|_| self.broken("it cannot be read"))??);
+        Ok(())
+    }
+
+    fn database(&self) -> Result<Database, Error> {
+        let file = private(&self.path).map_err(|error| self.failed(&error.into()))?;
+        let inner = FileBackend::new(file).map_err(|error| self.failed(&error.into()))?;
+        let backend = Backend { inner, options: self.backend, length: self.length.clone() };
+        let database = Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(backend);
+        let database = database.map_err(|error| self.failed_to_open(error.into()))?;
+        self.prepare(&database).map_err(|error| self.failed_to_open(error))?.map_or(Ok(database), Err)
+    }
+
+    /// Makes the tables; a file of another format is returned as an error of ours.
+    fn prepare(&self, database: &Database) -> Result<Option<Error>, redb::Error> {
+        let transaction = database.begin_write()?;
+        let format = {
+            let mut meta = transaction.open_table(META)?;
+            let found = meta.get("format")?.map(|format| format.value());
+            if found.is_none() {
+                meta.insert("format", FORMAT)?;
+            }
+            transaction.open_table(KEYS)?;
+            transaction.open_table(ENTRIES)?;
+            transaction.open_table(EXPIRY)?;
+            found.unwrap_or(FORMAT)
+        };
+        if format != FORMAT {
+            let why = format!("{} has format {format}, and this program knows {FORMAT}", self.path.display());
+            return Ok(Some(Error::Refused(why)));
+        }
+        transaction.commit()?;
+        Ok(None)
+    }
+
+    /// Does something with the database, whatever it does to it.
+    pub(super) fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, Failure>) -> Result<T, Error> {
+        let place = self.database.read();
+        let Some(database) = place.as_ref() else {
+            return Err(self.failed(&redb::Error::PreviousIo));
+        };
+        match catch_unwind(AssertUnwindSafe(|| work(database))) {
+            Ok(Ok(done)) => {
+                self.trouble.lock().since = None;
+                Ok(done)
+            }
+            Ok(Err(Failure::Ours(error))) => Err(error),
+            Ok(Err(Failure::Theirs(error))) => Err(self.failed(&error)),
+            Err(_) => Err(self.broken("it cannot be read")),
+        }
+    }
+
+    /// Frees the space of what is gone when that is most of the file.
+    pub(super) fn make_smaller(&self) -> Result<(), Error> {
+        let length = self.length.load(Ordering::Relaxed);
+        if length < self.look_at.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut place = self.database.write();
+        let Some(database) = place.as_mut() else { return Ok(()) };
+        let compacted = catch_unwind(AssertUnwindSafe(|| -> Result<(), redb::Error> {
+            let transaction = database.begin_write()?;
+            let stats = transaction.stats()?;
+            transaction.abort()?;
+            if (stats.stored_bytes() + stats.metadata_bytes()).saturating_mul(3) < length {
+                database.compact()?;
+            }
+            Ok(())
+        }));
+        let length = self.length.load(Ordering::Relaxed);
+        self.look_at.store(length.saturating_mul(2).max(COMPACT_FROM), Ordering::Relaxed);
+        match compacted {
+            Ok(done) => done.map_err(|error| self.failed(&error)),
+            Err(_) => Err(self.broken("it cannot be read")),
+        }
+    }
+
+    pub(super) fn value(&self, key: &Key) -> Result<Option<Bytes>, Error> {
+        self.with(|database| {
+            let keys = database.begin_read()?.open_table(KEYS)?;
+            let Some(found) = keys.get(key.as_str())? else { return Ok(None) };
+            match Row::read(found.value())?.live(now_ms()) {
+                None => Ok(None),
+                Some(Held::Value(value)) => Ok(Some(Bytes::copy_from_slice(value))),
+                Some(Held::Stream { .. }) => Err(plan::stream(key).into()),
+            }
+        })
+    }
+
+    pub(super) fn range(&self, key: &Key, after: u64, limit: usize) -> Result<Vec<(u64, Bytes)>, Error> {
+        self.with(|database| {
+            let transaction = database.begin_read()?;
+            let keys = transaction.open_table(KEYS)?;
+            let Some(found) = keys.get(key.as_str())? else { return Ok(Vec::new()) };
+            match Row::read(found.value())?.live(now_ms()) {
+                None => return Ok(Vec::new()),
+                Some(Held::Value(_)) => return Err(plan::not_a_stream(key).into()),
+                Some(Held::Stream { .. }) => {}
+            }
+            let Some(first) = after.checked_add(1) else { return Ok(Vec::new()) };
+            let entries = transaction.open_table(ENTRIES)?;
+            let found = entries.range((key.as_str(), first)..=(key.as_str(), u64::MAX))?.take(limit);
+            let copied = found.map(|entry| {
+                let (at, entry) = entry?;
+                Ok((at.value().1, Bytes::copy_from_slice(entry.value())))
+            });
+            copied.collect()
+        })
+    }
+
+    /// Some keys after this one, and after which the next page begins; `None` after the last one.
+    pub(super) fn page(&self, after: Option<&str>, prefix: &str) -> Result<(Vec<Key>, Option<String>), Error> {
+        self.with(|database| {
+            let keys = database.begin_read()?.open_table(KEYS)?;
+            let (now, mut found, mut last) = (now_ms(), Vec::new(), None);
+            let rows = keys.range(after.unwrap_or(prefix)..)?;
+            for (count, row) in rows.take(PAGE).enumerate() {
+                let (name, row) = row?;
+                let name = name.value();
+                if !name.starts_with(prefix) {
+                    return Ok((found, None));
+                }
+                if Some(name) != after && Row::read(row.value())?.live(now).is_some() {
+                    found.extend(Key::read(name));
+                }
+                last = (count + 1 == PAGE).then(|| name.to_owned());
+            }
+            Ok((found, last))
+        })
+    }
+
+    /// Whether it can be read.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.with(|database| {
+            database.begin_read()?.open_table(META)?;
+            Ok(())
+        })
+    }
+
+    pub(super) fn trouble(&self) -> Trouble {
+        self.trouble.lock().clone()
+    }
+
+    /// What an error below means to the caller; remembered for the facts.
+    pub(super) fn failed(&self, error: &redb::Error) -> Error {
+        let now = SystemTime::now();
+        let since = *self.trouble.lock().since.get_or_insert(now);
+        let path = self.path.display();
+        let meant = match error {
+            redb::Error::Corrupted(why) => Error::Corrupt { file: self.path.clone(), why: why.clone() },
+            redb::Error::DatabaseAlreadyOpen => Error::InUse(self.path.clone()),
+            redb::Error::UpgradeRequired(version) => {
+                Error::Refused(format!("{path} is of version {version}, which this program cannot read"))
+            }
+            redb::Error::Io(error) if is_full(error) => Error::Full(format!("{path}: {error}")),
+            other => Error::Away { since, why: format!("{path}: {other}") },
+        };
+        self.trouble.lock().last = Some((now, meant.to_string()));
+        meant
+    }
+
+    /// The same when opening: what cannot be parsed is no passing trouble then.
+    fn failed_to_open(&self, error: redb::Error) -> Error {
+        match &error {
+            redb::Error::Io(inner)
+                if matches!(inner.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) =>
+            {
+                self.broken(&inner.to_string())
+            }
+            _ => self.failed(&error),
+        }
+    }
+
+    pub(super) fn broken(&self, why: &str) -> Error {
+        self.failed(&redb::Error::Corrupted(why.to_owned()))
+    }
+}
+
+impl std::fmt::Debug for File {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("File").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// What went wrong inside of a transaction.
+pub(super) enum Failure {
+    /// The batch; nothing was changed for it.
+    Ours(Error),
+    /// The file.
+    Theirs(redb::Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Ours(error)
+    }
+}
+
+/// `?` for every error of the library.
+macro_rules! theirs {
+    ($($kind:ty),+) => {
+        $(impl From<$kind> for Failure {
+            fn from(error: $kind) -> Self {
+                Self::Theirs(error.into())
+            }
+        })+
+    };
+}
+theirs!(redb::StorageError, redb::TableError, redb::TransactionError, redb::CommitError, redb::Error);
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
+}
+
+/// Keeps other processes out for as long as it is open, whatever they are.
+fn lock(folder: &Path) -> Result<fs::File, Error> {
+    let cannot = |error: io::Error| Error::Refused(format!("cannot use {}: {error}", folder.display()));
+    let lock = private(&folder.join("lock")).map_err(cannot)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(fs::TryLockError::WouldBlock) => Err(Error::InUse(folder.to_owned())),
+        Err(fs::TryLockError::Error(error)) => Err(cannot(error)),
+    }
+}
+
+/// Opens or makes a file that only its owner may read.
+fn private(path: &Path) -> io::Result<fs::File> {
+    let mut options = fs::OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+/// The library's file with a bound on its length, and with syncing left out where nobody asked for it.
+#[derive(Debug)]
+struct Backend {
+    inner: FileBackend,
+    options: Options,
+    length: Arc<AtomicU64>,
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "at most {} bytes", self.bytes_max)
+    }
+}
+
+impl StorageBackend for Backend {
+    fn len(&self) -> io::Result<u64> {
+        let length = self.inner.len()?;
+        self.length.store(length, Ordering::Relaxed);
+        Ok(length)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.inner.read(offset, out)
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        if self.options.bytes_max < length && self.inner.len()? < length {
+            let why = format!("the file may have {} bytes", self.options.bytes_max);
+            return Err(io::Error::new(io::ErrorKind::StorageFull, why));
+        }
+        self.inner.set_len(length)?;
+        self.length.store(length, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        if self.options.sync { self.inner.sync_data() } else { Ok(()) }
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.inner.write(offset, data)
+    }
+
+    fn close(&self) -> io::Result<()> {
+        self.inner.close()
+    }
+}
