@@ -110,7 +110,7 @@ pub fn environment(tasks: &Tasks) -> Result<Environment, Failure> {
 }
 
 /// A gateway in front of these servers.
-pub fn gateway(
+pub async fn gateway(
     servers: Vec<ServerSpec>,
     surface: SurfaceName,
     policy: Policy,
@@ -124,7 +124,8 @@ pub fn gateway(
     let only_server = surface == SurfaceName::Server;
     let (limits, record_args) = (limits(settings), settings.record_args);
     let setup = Setup { limits, policy, tools, only_server, record_args, tracer, shelf };
-    Gateway::new(servers, &environment, setup).map_err(|(name, error)| Failure::usage(format!("{name}: {error}")))
+    let gateway = Gateway::start(servers, environment, setup).await;
+    gateway.map_err(|(name, error)| Failure::usage(format!("{name}: {error}")))
 }
 
 /// Ends sessions, connections and children.

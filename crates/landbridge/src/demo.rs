@@ -64,7 +64,8 @@ async fn stdio(settings: &Settings) -> Result<(), Failure> {
     };
     let telemetry = Telemetry::read()?;
     let tasks = Tasks::default();
-    let gateway = gateway(servers, SurfaceName::Server, Policy::default(), settings, &tasks, telemetry.tracer())?;
+    let gateway =
+        gateway(servers, SurfaceName::Server, Policy::default(), settings, &tasks, telemetry.tracer()).await?;
     let exporting = telemetry.export(&gateway, &tasks)?;
     let settings = lb_front::Settings::default();
     let grace = settings.grace;

@@ -39,7 +39,7 @@ pub async fn stdio(command: &Stdio, settled: Settled, logs: Handle) -> Result<()
     // Whoever starts us on a pipe could start any other program too.
     let policy = Policy { allow_spawn: true, ..Policy::default() };
     let reload = Reload::new(&settled, surface, &loaded, logs);
-    let gateway = gateway(loaded.servers, surface, policy, settings, &tasks, telemetry.tracer())?;
+    let gateway = gateway(loaded.servers, surface, policy, settings, &tasks, telemetry.tracer()).await?;
     let exporting = telemetry.export(&gateway, &tasks)?;
     reload.start(&gateway, None, &tasks);
     let settings = lb_front::Settings::default();

@@ -6,15 +6,16 @@ pub mod trace;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use lb_exchange::{
-    BoxFuture, Call, ErrorBody, Exchange, Hello, Middle, Mount, Principal, Refusal, Seat, ServerName, ServerSpec,
-    Target, Tasks, Welcome,
+    BoxFuture, Call, Driver, End, ErrorBody, Exchange, Hello, Middle, Mount, Outcome, Principal, Refusal, Seat,
+    ServerName, ServerSpec, Step, Target, Tasks, Welcome,
 };
 use lb_front::Front;
 use lb_gateway::{Gateway, Policy, Setup};
-use lb_wire::revision::code;
+use lb_wire::revision::method;
 use tokio::signal::unix::{SignalKind, signal as unix_signal};
 use tokio::sync::watch;
 
@@ -35,24 +36,27 @@ pub async fn wrap(settings: &Wrap) -> Result<(), Failure> {
         (false, false) => shelf::disk(),
     };
     let setup = Setup { policy: Policy::default(), only_server: true, shelf, ..Setup::default() };
-    let gateway = Gateway::new(vec![spec], &environment(&tasks)?, setup)
-        .map_err(|(name, error)| Failure::usage(format!("{name}: {error}")))?;
+    let gateway = Gateway::start(vec![spec], environment(&tasks)?, setup).await;
+    let gateway = gateway.map_err(|(name, error)| Failure::usage(format!("{name}: {error}")))?;
     refresh_on_hangup(&gateway, &tasks)?;
     let (failed, mut failure) = watch::channel(None);
     let settings = lb_front::Settings::default();
     let grace = settings.grace;
     let stop = Stop::listen(move || grace);
-    let (tell, stopping) = watch::channel(false);
-    let front = Front::new(Arc::new(Watched { gateway: gateway.clone(), failed, stopping }), settings);
+    let watched = Watched { gateway: gateway.clone(), failed, tasks: tasks.clone() };
+    let front = Front::new(Arc::new(watched), settings);
     let end = async {
         tokio::select! {
-            () = stop.asked() => {
-                tell.send_replace(true);
-            }
+            // Nobody needs a server any more that has not said who it is.
+            () = stop.asked() => tasks.stop(),
             _ = failure.wait_for(Option::is_some) => {}
         }
     };
-    let served = lb_stdio::serve(&front, Mount::Server(name), Principal::local(), end, || stop.begin()).await;
+    let ending = || {
+        stop.begin();
+        give_up_soon(&tasks);
+    };
+    let served = lb_stdio::serve(&front, Mount::Server(name), Principal::local(), end, ending).await;
     close(&gateway, &tasks).await;
     served.map_err(|error| Failure::runtime(error.to_string()))?;
     let failure = failure.borrow_and_update().clone();
@@ -124,6 +128,20 @@ pub fn some_seconds(text: &str) -> Result<Duration, &'static str> {
     }
 }
 
+/// How long a server may take to say who it is after the client has closed stdin: enough for a line that was piped in.
+const HANDSHAKE_AFTER_END: Duration = Duration::from_secs(2);
+
+/// No more comes from the client: a server that does not answer soon is not waited for.
+fn give_up_soon(tasks: &Tasks) {
+    let all = tasks.clone();
+    tasks.spawn(async move {
+        tokio::select! {
+            () = tokio::time::sleep(HANDSHAKE_AFTER_END) => all.stop(),
+            () = all.stopping() => {}
+        }
+    });
+}
+
 /// Lists are read anew at every SIGHUP.
 fn refresh_on_hangup(gateway: &Gateway, tasks: &Tasks) -> Result<(), Failure> {
     let mut hangup = unix_signal(SignalKind::hangup())
@@ -144,30 +162,60 @@ fn refresh_on_hangup(gateway: &Gateway, tasks: &Tasks) -> Result<(), Failure> {
 struct Watched {
     gateway: Gateway,
     failed: watch::Sender<Option<String>>,
-    /// Whether it was told to stop.
-    stopping: watch::Receiver<bool>,
+    /// Told to stop when nobody needs to hear any more who the server is.
+    tasks: Tasks,
+}
+
+impl Watched {
+    fn failed(&self, error: &ErrorBody) {
+        report(&self.failed, &self.tasks, error);
+    }
+}
+
+/// Ends the program because of an error, unless it ends anyway.
+fn report(failed: &watch::Sender<Option<String>>, tasks: &Tasks, error: &ErrorBody) {
+    if tasks.is_stopping() {
+        return;
+    }
+    let said = error.raw.member("message");
+    let said = said.as_ref().and_then(|text| text.to_text()).unwrap_or_default().into_owned();
+    failed.send_replace(Some(said));
+}
+
+/// The introduction of a server to a modern client.
+struct Introduction {
+    inner: Exchange,
+    failed: watch::Sender<Option<String>>,
+    tasks: Tasks,
+}
+
+impl Driver for Introduction {
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
+        let step = self.inner.poll_step(cx);
+        if let Poll::Ready(Step::End(End { outcome: Outcome::Error(error), .. })) = &step {
+            report(&self.failed, &self.tasks, error);
+        }
+        step
+    }
 }
 
 impl Middle for Watched {
     fn open(&self, call: Call) -> Exchange {
-        self.gateway.open(call)
+        let introduces = call.message.method() == method::SERVER_DISCOVER;
+        let inner = self.gateway.open(call);
+        if !introduces {
+            return inner;
+        }
+        let (remote, server) = (inner.remote().clone(), inner.server().cloned());
+        let introduction = Introduction { inner, failed: self.failed.clone(), tasks: self.tasks.clone() };
+        Exchange::new(introduction, remote).with_server(server)
     }
 
     fn begin(&self, hello: Hello) -> BoxFuture<'_, Result<Welcome, Refusal>> {
         Box::pin(async move {
-            let mut stopping = self.stopping.clone();
-            let begun = tokio::select! {
-                begun = self.gateway.begin(hello) => begun,
-                // Nobody needs to hear who the server is any more.
-                Ok(_) = stopping.wait_for(|stopping| *stopping) => {
-                    let error = ErrorBody::new(code::INTERNAL_ERROR, "the server is being stopped", None);
-                    return Err(Refusal { error, busy: true });
-                }
-            };
+            let begun = self.gateway.begin(hello).await;
             if let Err(refusal) = &begun {
-                let said = refusal.error.raw.member("message");
-                let said = said.as_ref().and_then(|text| text.to_text()).unwrap_or_default().into_owned();
-                self.failed.send_replace(Some(said));
+                self.failed(&refusal.error);
             }
             begun
         })

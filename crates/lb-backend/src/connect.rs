@@ -54,6 +54,9 @@ pub struct Environment {
 /// Children at one time, over all servers and sessions.
 pub const CHILDREN_MAX: usize = 64;
 
+/// Handshakes that a server has time for: one in each era, and one more if it refuses a revision of its own.
+const HANDSHAKES: u32 = 3;
+
 /// One configured server, and what has been learned about it.
 pub struct Server {
     spec: Arc<ServerSpec>,
@@ -113,7 +116,7 @@ impl Server {
         let endpoint = match &spec.target {
             Target::Http { url, headers } => {
                 let endpoint = Endpoint::new(spec.name.as_str(), url, headers, environment.tasks.clone())?;
-                Some(Arc::new(endpoint.within(spec.bounds)))
+                Some(Arc::new(endpoint.within(spec.bounds).answering_within(spec.init_timeout)))
             }
             Target::Child { .. } | Target::Embedded(_) => None,
         };
@@ -135,35 +138,55 @@ impl Server {
         self.children.load(Ordering::Relaxed)
     }
 
+    /// Connects in the era of the front if the server speaks it, else in the other. All of it within one time, so that
+    /// slow answers do not add up.
     async fn connect_in_either(&self, wish: &Wish) -> Result<Arc<Connection>, ConnectError> {
+        let within = self.spec.init_timeout.saturating_mul(HANDSHAKES);
+        let connecting = tokio::time::timeout(within, self.connect_in_turn(wish));
+        connecting.await.unwrap_or(Err(ConnectError::Timeout(within)))
+    }
+
+    async fn connect_in_turn(&self, wish: &Wish) -> Result<Arc<Connection>, ConnectError> {
         let own = wish.caller.era();
         let other = match own {
             Era::Legacy => Era::Modern,
             Era::Modern => Era::Legacy,
         };
         let mut first = None;
-        if self.eras.lock().of(own) != Some(false) {
+        let lacks_own = self.eras.lock().of(own) == Some(false);
+        if !lacks_own {
             match self.connect_in(own, wish).await {
-                Ok(connection) => {
-                    self.eras.lock().set(own, true);
-                    return Ok(connection);
-                }
+                Ok(connection) => return Ok(self.learned(own, connection)),
                 Err(EraError::Failed(error)) => return Err(error),
                 Err(EraError::WrongEra(error)) => first = Some(error),
             }
         }
         match self.connect_in(other, wish).await {
             Ok(connection) => {
-                let mut eras = self.eras.lock();
-                eras.set(other, true);
+                let connection = self.learned(other, connection);
                 // Only now is it known that the first answer was about the era and not about something else.
-                eras.set(own, false);
+                self.lacks(own);
                 Ok(connection)
             }
             // Not an attempt: it says nothing about the server.
             Err(EraError::Failed(error @ (ConnectError::TooManyChildren(_) | ConnectError::Stopping))) => Err(error),
+            // It is another one than it was.
+            Err(EraError::WrongEra(error)) if lacks_own => match self.connect_in(own, wish).await {
+                Ok(connection) => Ok(self.learned(own, connection)),
+                Err(EraError::Failed(_) | EraError::WrongEra(_)) => Err(error),
+            },
             Err(EraError::Failed(error) | EraError::WrongEra(error)) => Err(first.unwrap_or(error)),
         }
+    }
+
+    fn learned(&self, era: Era, connection: Arc<Connection>) -> Arc<Connection> {
+        self.eras.lock().set(era, true);
+        connection
+    }
+
+    /// It is known not to speak an era: the other one is tried first. No more than that, as it may have changed.
+    pub fn lacks(&self, era: Era) {
+        self.eras.lock().set(era, false);
     }
 
     async fn connect_in(&self, era: Era, wish: &Wish) -> Result<Arc<Connection>, EraError> {

@@ -54,13 +54,13 @@ pub enum ConnectError {
     #[error("the server's handshake is not usable: {0}")]
     Handshake(String),
     /// No answer in time.
-    #[error("the server did not answer within {0} s")]
-    Timeout(u64),
+    #[error("the server did not answer within {} s", .0.as_secs_f64())]
+    Timeout(Duration),
     /// A program of ours did not answer in time.
-    #[error("the server did not answer within {seconds} s{}", tail(stderr))]
+    #[error("the server did not answer within {} s{}", within.as_secs_f64(), tail(stderr))]
     Silent {
         /// How long it had.
-        seconds: u64,
+        within: Duration,
         /// The last lines it wrote to stderr.
         stderr: String,
     },
@@ -227,7 +227,7 @@ mod tests {
             ("waiting for a lock\n", "did not answer within 30 s: waiting for a lock"),
             ("", "did not answer within 30 s; see whether it is an MCP server that speaks over stdin and stdout"),
         ] {
-            let error = ConnectError::Silent { seconds: 30, stderr: stderr.to_owned() };
+            let error = ConnectError::Silent { within: Duration::from_secs(30), stderr: stderr.to_owned() };
             assert_eq!(error.message("server \"x\""), format!("server \"x\": the server {want}"));
         }
     }

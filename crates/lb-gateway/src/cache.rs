@@ -1,11 +1,15 @@
 //! What is kept of a server that need not be asked every time: what it says of itself, and its four lists.
 //!
 //! Belongs to one defined server and is shared by all connections to it. Kept apart for clients that a server may tell
-//! apart: by revision and by what they declare. Reading lists anew is the affair of [`kept`]; this only holds them.
+//! apart: by revision and by what they declare. Answering from it is the affair of [`kept`], and that it stays right
+//! that of [`fresh`]; this only holds it.
 
-pub mod kept;
+mod fresh;
+mod kept;
+mod listen;
 mod read;
 mod snapshot;
+pub mod view;
 
 #[cfg(test)]
 mod tests;
@@ -21,6 +25,7 @@ use parking_lot::Mutex;
 
 use crate::listen::Ear;
 use crate::live::{Known, Listing};
+pub use read::meta;
 pub use snapshot::Snapshot;
 
 /// What is kept of one server.
@@ -76,6 +81,10 @@ impl Cache {
         let key = format!("lists-{}", server.fingerprint());
         let bytes = shelf.and_then(|shelf| shelf.load(&key));
         let kept = bytes.and_then(snapshot::read_all).unwrap_or_default();
+        // A process less at the first call: whoever knows in which era it was told need not try the other.
+        for (class, _) in kept.iter().filter(|(class, snapshot)| class.revision.era() != snapshot.era()) {
+            server.lacks(class.revision.era());
+        }
         let slots = kept.into_iter().take(SLOTS_MAX).map(|(class, snapshot)| Slot::new(class, Some(snapshot)));
         let slots = Mutex::new(slots.collect());
         Some(Arc::new(Self { shelf: shelf.cloned(), key, tasks: tasks.clone(), slots, saving: Arc::default() }))

@@ -98,7 +98,25 @@ pub struct Shared {
 }
 
 impl Gateway {
-    /// A gateway in front of these servers.
+    /// A gateway in front of these servers. What is kept of them is on disk, and read where nothing else has to wait.
+    ///
+    /// Cancel safe: yes.
+    ///
+    /// # Errors
+    /// A server that can never be reached, with its name.
+    pub async fn start(
+        specs: Vec<ServerSpec>,
+        environment: Environment,
+        setup: Setup,
+    ) -> Result<Self, (ServerName, ConnectError)> {
+        let Some(cached) = specs.iter().find(|spec| spec.cached).map(|spec| spec.name.clone()) else {
+            return Self::new(specs, &environment, setup);
+        };
+        let made = tokio::task::spawn_blocking(move || Self::new(specs, &environment, setup)).await;
+        made.unwrap_or(Err((cached, ConnectError::Stopping)))
+    }
+
+    /// The same where it may block.
     ///
     /// # Errors
     /// A server that can never be reached, with its name.

@@ -1,17 +1,22 @@
 //! A connection that is made when needed, made again when lost, and made once however many ask for it.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+mod tend;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use futures_util::FutureExt as _;
+use futures_util::future::{Shared, WeakShared};
 use lb_backend::{ConnectError, Connection, Connector, Server, Wish};
-use lb_exchange::{Call, Caller, End, Exchange, Feed, FeedItem, List, Note, Outcome, ServerSpec, Target, Tasks};
+use lb_exchange::{
+    BoxFuture, Call, Caller, End, Exchange, Feed, FeedItem, List, Note, Outcome, ServerSpec, Target, Tasks,
+};
 use lb_wire::revision::Era;
 use lb_wire::{Message, Raw, Text, compose};
 use parking_lot::Mutex;
 
 use crate::cache::Cache;
-use crate::cache::kept::Kept;
+use crate::cache::view::Kept;
 use crate::convert::mirrored;
 
 /// The way to one server, for one session or for all that share it.
@@ -19,6 +24,9 @@ pub struct Link {
     connector: Connector,
     wish: Wish,
     state: Mutex<State>,
+    /// The attempt to connect that is under way: gone when nobody waits for it any more.
+    attempt: Mutex<Option<WeakShared<Attempt>>>,
+    /// Held while it is connected, or goes to rest.
     connecting: tokio::sync::Mutex<()>,
     connections: AtomicU64,
     restore: Mutex<Restore>,
@@ -31,11 +39,30 @@ pub struct Link {
 #[derive(Default)]
 struct State {
     connection: Option<Arc<Connection>>,
+    /// Owner of what looks after that connection.
+    tending: Option<Tasks>,
     /// Whether the client has said `notifications/initialized`.
     client_is_ready: bool,
     /// Nobody will use the link any more.
     is_closed: bool,
 }
+
+impl State {
+    fn stop_tending(&mut self) {
+        if let Some(tending) = self.tending.take() {
+            tending.stop();
+        }
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        self.stop_tending();
+    }
+}
+
+/// One attempt to connect, whose outcome all get who wait for it.
+type Attempt = BoxFuture<'static, Result<Arc<Connection>, ConnectError>>;
 
 /// What a server was told and must be told again after a restart.
 #[derive(Debug, Default)]
@@ -55,6 +82,7 @@ impl Link {
             connector: Connector::new(server),
             wish,
             state: Mutex::default(),
+            attempt: Mutex::default(),
             connecting: tokio::sync::Mutex::new(()),
             connections: AtomicU64::new(0),
             restore: Mutex::default(),
@@ -88,14 +116,37 @@ impl Link {
         self.state.lock().connection.clone().filter(|connection| !connection.is_lost())
     }
 
-    /// The connection, made if there is none.
+    /// The connection, made if there is none. All who wait for it at the same time get what comes of one attempt.
     ///
-    /// Cancel safe: yes; whoever waits behind a cancelled attempt starts another.
+    /// Cancel safe: yes; an attempt goes on for as long as anybody waits for it.
     pub async fn connection(self: &Arc<Self>) -> Result<Arc<Connection>, ConnectError> {
-        if let Some(connection) = self.current() {
-            return Ok(connection);
+        match self.current() {
+            Some(connection) => Ok(connection),
+            None => self.attempt().await,
         }
-        let _single_flight = self.connecting.lock().await;
+    }
+
+    /// The attempt that is under way, or a new one.
+    fn attempt(self: &Arc<Self>) -> Shared<Attempt> {
+        let mut known = self.attempt.lock();
+        let going_on = known.as_ref().and_then(WeakShared::upgrade).filter(|attempt| attempt.peek().is_none());
+        if let Some(attempt) = going_on {
+            return attempt;
+        }
+        let link = self.clone();
+        let attempt: Attempt = Box::pin(async move {
+            tokio::select! {
+                connected = link.connect() => connected,
+                () = link.tasks().stopping() => Err(ConnectError::Stopping),
+            }
+        });
+        let attempt = attempt.shared();
+        *known = attempt.downgrade();
+        attempt
+    }
+
+    async fn connect(self: &Arc<Self>) -> Result<Arc<Connection>, ConnectError> {
+        let _nobody_rests = self.connecting.lock().await;
         if let Some(connection) = self.current() {
             return Ok(connection);
         }
@@ -149,11 +200,10 @@ impl Link {
         if self.watched.load(Ordering::Relaxed) {
             connection.watch();
         }
-        if is_ready {
+        let listens = self.tend(connection);
+        // Whoever listens first asks for the lists when nothing can be missed any more.
+        if is_ready && !listens {
             self.refresh_once(connection);
-        }
-        if let Some(idle) = self.spec().idle_timeout.filter(|_| connection.pid().is_some()) {
-            self.tasks().spawn(rest_when_idle(Arc::downgrade(self), Arc::downgrade(connection), idle));
         }
         Ok(())
     }
@@ -283,6 +333,7 @@ impl Link {
         let current = {
             let mut state = self.state.lock();
             state.is_closed = true;
+            state.stop_tending();
             state.connection.take()
         };
         if let Some(connection) = current {
@@ -328,34 +379,6 @@ impl Link {
                 drop(self.feed().push(FeedItem::Changed(*list, Note::new(Text::from_static(method), None))));
             }
         }
-    }
-}
-
-/// Ends a connection that nothing has used for some time. Gone with the connection.
-async fn rest_when_idle(link: Weak<Link>, connection: Weak<Connection>, idle: Duration) {
-    let mut wait = idle;
-    loop {
-        let Some(tasks) = link.upgrade().map(|link| link.tasks().clone()) else { return };
-        tokio::select! {
-            () = tokio::time::sleep(wait) => {}
-            () = tasks.stopping() => return,
-        }
-        let (Some(link), Some(connection)) = (link.upgrade(), connection.upgrade()) else { return };
-        if connection.is_lost() {
-            return;
-        }
-        let unused = connection.idle_for();
-        if unused < idle {
-            wait = idle - unused;
-            continue;
-        }
-        // Whoever connects meanwhile waits; whoever finds the connection closed to new calls makes another.
-        let nobody_connects = link.connecting.lock().await;
-        if !link.has_subscriptions() && connection.rest() {
-            drop(nobody_connects);
-            return connection.close().await;
-        }
-        wait = idle;
     }
 }
 

@@ -33,7 +33,7 @@ impl Ear {
         let keeper = kept.map(|_| Arc::downgrade(link));
         let ear = Arc::new(Self { keeper, ..Self::new(feed) });
         if let Some(kept) = kept {
-            kept.slot().tell(&ear);
+            kept.main().slot().tell(&ear);
         }
         ear
     }

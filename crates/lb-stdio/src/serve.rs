@@ -16,12 +16,14 @@ use crate::ends::{Input, Output, input, output};
 
 /// Longest line that is taken from a client.
 const LINE_BYTES_MAX: usize = 16 << 20;
+/// Bytes that are read before they are wanted, so that the end of the input is seen behind them.
+const AHEAD_MAX: usize = 64 << 10;
 /// Bytes that wait to be written before more are made.
 const PENDING_MAX: usize = 256 << 10;
 
-/// Serves one client on stdin and stdout, until its input ends or `shutdown` resolves. When no more is taken in, `ending`
-/// is called: what is under way may go on for a while, as long as the client reads it, and `shutdown` is polled until
-/// the end.
+/// Serves one client on stdin and stdout, until its input ends or `shutdown` resolves. When no more comes, `ending` is
+/// called: what is under way may go on for a while, as long as the client reads it, and `shutdown` is polled until the
+/// end.
 ///
 /// Cancel safe: no, lines may be lost.
 ///
@@ -39,6 +41,7 @@ pub async fn serve(
     let mut pump = Pump {
         connection: front.connection(who, mount),
         input: Some(input()?),
+        finished: false,
         lines: Lines::new(LINE_BYTES_MAX),
         output: Writer { output: output()?, pending: BytesMut::new(), receipts: Vec::new() },
     };
@@ -61,8 +64,10 @@ pub async fn serve(
 
 struct Pump {
     connection: Connection,
-    /// `None` once no more lines are taken.
+    /// `None` once no more comes.
     input: Option<Input>,
+    /// Whether no more lines are taken.
+    finished: bool,
     lines: Lines,
     output: Writer,
 }
@@ -88,10 +93,13 @@ impl Pump {
 
     /// Ready when something was taken in.
     fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if !self.connection.wants_line() {
+        if self.finished {
             return Poll::Pending;
         }
-        let Some(input) = &mut self.input else { return Poll::Pending };
+        if !self.connection.wants_line() {
+            self.read_ahead(cx);
+            return Poll::Pending;
+        }
         loop {
             match self.lines.next_line() {
                 Some(Ok(line)) => {
@@ -102,21 +110,37 @@ impl Pump {
                     self.connection.refuse_line(id.as_ref(), LINE_BYTES_MAX);
                     return Poll::Ready(());
                 }
-                None => {}
-            }
-            let buffer = self.lines.buffer();
-            match std::task::ready!(poll_read_buf(Pin::new(&mut *input), cx, buffer)) {
-                Ok(0) | Err(_) => {
+                None if self.input.is_none() => {
                     self.finish();
                     return Poll::Ready(());
                 }
-                Ok(_) => {}
+                None => std::task::ready!(self.poll_read(cx)),
             }
         }
     }
 
+    /// While no line is wanted: whoever waits for a server to start shall know when its client is gone.
+    fn read_ahead(&mut self, cx: &mut Context<'_>) {
+        while self.input.is_some() && self.lines.buffer().len() < AHEAD_MAX {
+            if self.poll_read(cx).is_pending() {
+                return;
+            }
+        }
+    }
+
+    /// Ready when some bytes have come, or it is known that no more will.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(input) = &mut self.input else { return Poll::Ready(()) };
+        match std::task::ready!(poll_read_buf(Pin::new(input), cx, self.lines.buffer())) {
+            Ok(0) | Err(_) => self.input = None,
+            Ok(_) => {}
+        }
+        Poll::Ready(())
+    }
+
     fn finish(&mut self) {
         self.input = None;
+        self.finished = true;
         self.connection.finish();
     }
 }

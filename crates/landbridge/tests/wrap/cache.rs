@@ -31,23 +31,25 @@ async fn a_second_start_introduces_and_lists_the_server_without_any_process() {
 async fn kept_lists_take_well_under_a_millisecond() {
     let world = World::new();
     world.warm_up(json!({})).await;
+    let (starts, asked) = (world.starts(), world.noted("request ").len());
     let mut client = world.wrap(&[], json!({}));
     client.hello().await;
-    let (mut lists, mut pings) = (Vec::new(), Vec::new());
-    for round in 0..400 {
-        let start = Instant::now();
-        client.result(LISTS[round % 4], json!({})).await;
-        lists.push(start.elapsed());
-        let start = Instant::now();
-        client.result("ping", json!({})).await;
-        pings.push(start.elapsed());
+    let pid = client.pid();
+    let mut rounds = Vec::new();
+    for _ in 0..5 {
+        let mut times = Vec::new();
+        for n in 0..200 {
+            let start = Instant::now();
+            client.result(LISTS[n % 4], json!({})).await;
+            times.push(start.elapsed());
+        }
+        times.sort();
+        rounds.push(times[198]);
     }
-    lists.sort();
-    pings.sort();
-    // Ten times what is promised, beyond what a line costs that needs nothing at all: other tests run beside this one.
-    let most = Duration::from_millis(10) + pings[395];
-    assert!(lists[395] < most, "p99 {:?}, of a ping {:?}", lists[395], pings[395]);
-    assert_eq!(world.starts(), 1);
+    assert_eq!((world.starts(), world.noted("request ").len()), (starts, asked), "the server was not asked");
+    assert!(descendants(pid).is_empty(), "nor was anything started");
+    // Ten times what is promised. A machine that is busy with other tests holds up some rounds; a slow answer, all.
+    assert!(rounds.iter().min() < Some(&Duration::from_millis(10)), "p99 of each round: {rounds:?}");
 }
 
 #[tokio::test]

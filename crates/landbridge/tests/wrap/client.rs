@@ -22,6 +22,18 @@ pub struct Client {
     heard: VecDeque<Value>,
 }
 
+/// These params, with what a modern request says of its client.
+pub fn modern(params: Value) -> Value {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} },
+        "io.modelcontextprotocol/clientInfo": { "name": "tester", "version": "1" },
+    });
+    let mut params = params;
+    params["_meta"] = meta;
+    params
+}
+
 impl Client {
     /// Starts a program whose caches and logs are in this folder.
     pub fn start(program: &str, args: &[String], folder: &Path, env: &[(&str, &str)]) -> Self {
@@ -94,6 +106,23 @@ impl Client {
     /// The result of a request.
     pub async fn result(&mut self, method: &str, params: Value) -> Value {
         let answer = self.request(method, params).await;
+        answer.get("result").cloned().unwrap_or_else(|| panic!("{method}: {answer}"))
+    }
+
+    /// A request of a modern client: it says all about the client itself. Gives its id.
+    pub async fn ask_modern(&mut self, method: &str, params: Value) -> Value {
+        self.ask(method, modern(params)).await
+    }
+
+    /// The whole answer to such a request.
+    pub async fn request_modern(&mut self, method: &str, params: Value) -> Value {
+        let id = self.ask_modern(method, params).await;
+        self.answer(&id).await
+    }
+
+    /// The result of such a request.
+    pub async fn modern(&mut self, method: &str, params: Value) -> Value {
+        let answer = self.request_modern(method, params).await;
         answer.get("result").cloned().unwrap_or_else(|| panic!("{method}: {answer}"))
     }
 

@@ -12,9 +12,7 @@ async fn a_server_that_does_not_answer_in_time_ends_it_with_1() {
     let world = World::new();
     let mut client = world.wrap(&["--init-timeout", "1"], json!({ "init_delay": 60 }));
     let start = Instant::now();
-    let params =
-        json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
-    let answer = client.request("initialize", params).await;
+    let answer = client.request("initialize", hello()).await;
     assert_eq!(answer["error"]["code"], -32603, "{answer}");
     let server = world.server();
     let (status, stderr) = client.end().await;
@@ -28,9 +26,7 @@ async fn a_server_that_does_not_answer_in_time_ends_it_with_1() {
 async fn a_signal_ends_it_while_the_server_has_not_said_who_it_is() {
     let world = World::new();
     let mut client = world.wrap(&[], json!({ "init_delay": 60 }));
-    let params =
-        json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
-    client.ask("initialize", params).await;
+    client.ask("initialize", hello()).await;
     until("the server is asked", || !world.noted("request initialize").is_empty()).await;
     let server = world.server();
     let start = Instant::now();
@@ -40,6 +36,63 @@ async fn a_signal_ends_it_while_the_server_has_not_said_who_it_is() {
     // Calls that are under way would have 10 s.
     assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
     until("the server is gone", || !is_alive(server)).await;
+}
+
+#[tokio::test]
+async fn the_end_of_stdin_ends_it_while_the_server_has_not_said_who_it_is() {
+    for (modern, ignore_term) in [(false, false), (true, false), (false, true)] {
+        let world = World::new();
+        let plan = json!({ "init_delay": 60, "modern": modern, "ignore_term": ignore_term });
+        let mut client = world.wrap(&[], plan);
+        if modern {
+            client.ask_modern("server/discover", json!({})).await;
+            until("the server is asked", || !world.noted("request server/discover").is_empty()).await;
+        } else {
+            client.ask("initialize", hello()).await;
+            until("the server is asked", || !world.noted("request initialize").is_empty()).await;
+        }
+        let server = world.server();
+        let start = Instant::now();
+        client.close();
+        let (status, stderr) = client.end().await;
+        let took = start.elapsed();
+        assert_eq!(status.code(), Some(0), "{stderr}");
+        // 2 s to answer, and 5 s for a process that will not go; calls that are under way would have 10 s more.
+        assert!(took < Duration::from_secs(9), "{took:?}");
+        assert!(!is_alive(server));
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_was_piped_in_is_answered_after_the_end_of_stdin() {
+    let world = World::new();
+    let mut client = world.wrap(&[], json!({ "init_delay": 0.5 }));
+    let id = client.ask("initialize", hello()).await;
+    client.close();
+    assert_eq!(client.answer(&id).await["result"]["serverInfo"]["name"], "scripted");
+    assert!(client.end().await.0.success());
+}
+
+#[tokio::test]
+async fn a_signal_ends_it_while_a_call_waits_for_the_server_to_start() {
+    let world = World::new();
+    let plan = json!({ "init_delay_from": 2 });
+    world.warm_up(plan.clone()).await;
+    let mut client = world.wrap(&[], plan);
+    client.hello().await;
+    let id = client.ask("tools/call", json!({ "name": "echo" })).await;
+    until("the server is asked", || 2 <= world.noted("request initialize").len()).await;
+    let start = Instant::now();
+    signal(client.pid(), Signal::TERM);
+    let answer = client.answer(&id).await;
+    assert_eq!(answer["error"]["data"]["reason"], "stopping", "{answer}");
+    let (status, stderr) = client.end().await;
+    assert_eq!(status.code(), Some(0), "{stderr}");
+    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+}
+
+fn hello() -> serde_json::Value {
+    json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } })
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use crate::LANDBRIDGE;
 use crate::client::Client;
 use crate::world::{World, descendants, is_alive, until};
 
-fn entry(world: &World, settings: Value) -> Value {
+pub fn entry(world: &World, settings: Value) -> Value {
     let command = world.command(json!({}));
     let mut entry = json!({ "command": command[0], "args": command[1..] });
     for (key, value) in settings.as_object().expect("an object") {
@@ -78,7 +78,7 @@ async fn an_idle_server_behind_the_tools_rests_without_being_lost() {
 }
 
 /// A gateway in front of one server, with caches in the folder of the test.
-async fn serve(world: &World, entry: Value) -> Gateway {
+pub async fn serve(world: &World, entry: Value) -> Gateway {
     let (folder, file) = config(&json!({ "it": entry }));
     let mut command = tokio::process::Command::new(LANDBRIDGE);
     command.args(["serve", "--surface", "server", "--listen", "127.0.0.1:0", "--config"]).arg(&file);
@@ -86,7 +86,7 @@ async fn serve(world: &World, entry: Value) -> Gateway {
     Gateway::launch(command, folder).await
 }
 
-const PATH: &str = "/mcp/server/it";
+pub const PATH: &str = "/mcp/server/it";
 
 /// A session of a gateway, on a connection of its own.
 struct Guest {

@@ -80,6 +80,44 @@ async fn a_start_that_fails_is_tried_three_times() {
 }
 
 #[tokio::test]
+async fn calls_at_the_same_time_get_what_comes_of_the_same_attempts() {
+    for is_modern in [false, true] {
+        let world = World::new();
+        // A modern client's server is first tried in the era of the client, once.
+        let first = if is_modern { 3 } else { 2 };
+        let plan = json!({ "fail_starts": (first..first + 3).collect::<Vec<_>>() });
+        let params = |params| if is_modern { crate::client::modern(params) } else { params };
+        if is_modern {
+            let mut client = world.wrap(&[], plan.clone());
+            client.modern("server/discover", json!({})).await;
+            until("it is kept", || !world.kept().is_empty()).await;
+            client.close();
+            client.end().await;
+        } else {
+            world.warm_up(plan.clone()).await;
+        }
+        let mut client = world.wrap(&[], plan);
+        if !is_modern {
+            client.hello().await;
+        }
+        let start = Instant::now();
+        let mut ids = Vec::new();
+        for _ in 0..20 {
+            ids.push(client.ask("tools/call", params(json!({ "name": "echo", "arguments": {} }))).await);
+        }
+        for id in &ids {
+            let answer = client.answer(id).await;
+            let message = answer["error"]["message"].as_str().unwrap_or_else(|| panic!("{answer}"));
+            assert!(message.contains("backend spawn failed after 3 attempts"), "{message}");
+        }
+        assert_eq!(world.starts(), first - 1 + 3, "three starts for all of them");
+        assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+        let answer = client.request("tools/call", params(json!({ "name": "echo", "arguments": {} }))).await;
+        assert!(answer["result"].is_object(), "whoever comes later has an attempt of its own: {answer}");
+    }
+}
+
+#[tokio::test]
 async fn each_call_tries_three_times_whatever_came_of_the_last_one() {
     let world = World::new();
     let plan = json!({ "fail_starts": (2..=7).collect::<Vec<_>>() });

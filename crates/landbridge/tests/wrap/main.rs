@@ -8,6 +8,7 @@ mod ends;
 mod fresh;
 mod gateway;
 mod lazy;
+mod modern;
 mod names;
 mod real;
 mod world;

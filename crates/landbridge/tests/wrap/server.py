@@ -13,6 +13,10 @@ LOCK = threading.Lock()
 TOOLS = PLAN.get("tools", ["echo", "add", "same", "slow", "die", "progress", "elicit", "collide", "roots", "tree"])
 WAITING = {}
 EXTRA = []
+# Of a modern server: what is listened for, by the id of the request.
+LISTENS = {}
+MODERN = PLAN.get("modern", False)
+SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 
 
 def note(line):
@@ -30,6 +34,8 @@ def started():
     note(f"start {os.getpid()}")
     with open(PLAN["log"]) as log:
         starts = sum(line.startswith("start ") for line in log)
+    if starts >= PLAN.get("init_delay_from", starts + 1):
+        PLAN["init_delay"] = 60
     if PLAN.get("ignore_term"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if starts in PLAN.get("fail_starts", []):
@@ -72,15 +78,23 @@ def text(value):
     return {"content": [{"type": "text", "text": value if isinstance(value, str) else json.dumps(value)}]}
 
 
+def tools_changed():
+    if not MODERN:
+        return send({"method": "notifications/tools/list_changed"})
+    for id, wanted in list(LISTENS.values()):
+        if wanted.get("toolsListChanged"):
+            send({"method": "notifications/tools/list_changed", "params": {"_meta": {SUBSCRIPTION: id}}})
+
+
 def call(id, params):
     name, arguments = params["name"], params.get("arguments", {})
     if name == "add":
         EXTRA.append(arguments["tool"])
         for _ in range(arguments.get("times", 1)):
-            send({"method": "notifications/tools/list_changed"})
+            tools_changed()
         return text("added")
     if name == "same":
-        send({"method": "notifications/tools/list_changed"})
+        tools_changed()
         return text("nothing is new")
     if name == "slow":
         time.sleep(arguments["seconds"])
@@ -118,7 +132,9 @@ def answer(message):
     result = None
     if method in PLAN.get("broken", []) and not os.path.exists(PLAN["repaired"]):
         return send({"id": id, "error": {"code": -32603, "message": "it is broken"}})
-    if method == "initialize":
+    if method in ("server/discover", "subscriptions/listen") and MODERN:
+        return modern(id, method, params)
+    if method == "initialize" and not MODERN:
         time.sleep(PLAN.get("init_delay", 0))
         note("hello " + json.dumps(params["capabilities"]) + " " + params["protocolVersion"])
         capabilities = {"tools": {"listChanged": True}, "resources": {"subscribe": True}, "logging": {}}
@@ -147,6 +163,29 @@ def answer(message):
         result = {"own": params}
     if result is None:
         return send({"id": id, "error": {"code": -32601, "message": "Method not found: " + method}})
+    if MODERN:
+        result = {"resultType": "complete", **result}
+        if method.endswith("/list"):
+            result = {**result, "ttlMs": PLAN.get("ttl", 60000), "cacheScope": "public"}
+    send({"id": id, "result": result})
+
+
+def modern(id, method, params):
+    if method == "subscriptions/listen":
+        LISTENS[json.dumps(id)] = (id, params["notifications"])
+        granted = {"notifications": params["notifications"], "_meta": {SUBSCRIPTION: id}}
+        return send({"method": "notifications/subscriptions/acknowledged", "params": granted})
+    time.sleep(PLAN.get("init_delay", 0))
+    changes = PLAN.get("announces", True)
+    result = {
+        "resultType": "complete",
+        "supportedVersions": ["2026-07-28"],
+        "capabilities": {"tools": {"listChanged": changes}, "resources": {"subscribe": True}},
+        "instructions": "as \u00fcsual",
+        "ttlMs": PLAN.get("ttl", 60000),
+        "cacheScope": "public",
+        "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "scripted", "version": "1.0", "x": 1.0}},
+    }
     send({"id": id, "result": result})
 
 
@@ -164,6 +203,8 @@ def main():
             threading.Thread(target=answer, args=(message,), daemon=True).start()
         else:
             note("note " + message["method"])
+            if message["method"] == "notifications/cancelled":
+                LISTENS.pop(json.dumps(message["params"]["requestId"]), None)
     if PLAN.get("ignore_term"):
         time.sleep(600)
     os._exit(0)

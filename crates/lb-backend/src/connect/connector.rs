@@ -76,6 +76,7 @@ impl Connector {
 
     async fn start_stubbornly(&self, wish: &Wish) -> Result<Arc<Connection>, ConnectError> {
         let mut waits = SPAWN_WAITS.iter();
+        let started = Instant::now();
         loop {
             if self.server.environment.tasks.is_stopping() {
                 return Err(ConnectError::Stopping);
@@ -86,6 +87,10 @@ impl Connector {
             };
             tracing::warn!("{}", report::failed(self.server.spec.name.as_str(), &error));
             let Some(wait) = waits.next() else { return Err(spawn_failed(error)) };
+            // A program that takes its time to fail is not started again and again while somebody waits.
+            if self.server.spec.init_timeout <= started.elapsed() {
+                return Err(error);
+            }
             tokio::time::sleep(*wait).await;
         }
     }

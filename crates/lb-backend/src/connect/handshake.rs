@@ -46,7 +46,7 @@ async fn introduce(started: &Started, era: Era, params: &Raw, wait: Duration) ->
     let request = started.pipe().request(era::first_method(era), Some(params));
     let wrong = |error| if era == Era::Modern { EraError::WrongEra(error) } else { EraError::Failed(error) };
     match tokio::time::timeout(wait, request).await {
-        Err(_) => Err(wrong(ConnectError::Silent { seconds: wait.as_secs(), stderr: started.stderr() })),
+        Err(_) => Err(wrong(ConnectError::Silent { within: wait, stderr: started.stderr() })),
         Ok(Outcome::Result(result)) => era::welcome(era, result),
         Ok(Outcome::Error(_) | Outcome::Cancelled) if started.pipe().is_lost() => Err(wrong(exited(started).await)),
         Ok(Outcome::Error(error)) => Err(era::refusal(era, error.raw)),

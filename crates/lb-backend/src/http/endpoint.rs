@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use http_body_util::Full;
-use lb_exchange::{Bounds, ErrorBody, Secret, Tasks};
+use lb_exchange::{Bounds, ErrorBody, Secret, ServerSpec, Tasks};
 use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
@@ -43,6 +43,7 @@ pub struct Endpoint {
     pool: Pool,
     tasks: Tasks,
     gate: Arc<Gate>,
+    handshake_max: Duration,
 }
 
 /// Why a request got no response.
@@ -93,7 +94,20 @@ impl Endpoint {
         let called = format!("server {name:?} ({authority})");
         let bounds = Bounds::default();
         let gate = Arc::new(Gate::new(called.clone()));
-        Ok(Self { called, shown, host, port, bounds, tls, uri, headers, last_length, pool, tasks, gate })
+        let handshake_max = ServerSpec::INIT_TIMEOUT;
+        Ok(Self { called, shown, host, port, bounds, tls, uri, headers, last_length, pool, tasks, gate, handshake_max })
+    }
+
+    /// Gives the server so long to answer the first request of a connection.
+    #[must_use]
+    pub fn answering_within(mut self, handshake_max: Duration) -> Self {
+        self.handshake_max = handshake_max;
+        self
+    }
+
+    /// How long the server may take to answer the first request of a connection.
+    pub fn handshake_max(&self) -> Duration {
+        self.handshake_max
     }
 
     /// Keeps away from addresses that are out of bounds for clients.

@@ -1,7 +1,6 @@
 //! The first words to a server over HTTP, and what its answer says about its era.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
@@ -17,8 +16,6 @@ use crate::era;
 use crate::error::{ConnectError, EraError};
 use crate::outbound;
 
-/// How long a server may take to answer.
-const HANDSHAKE_MAX: Duration = Duration::from_secs(30);
 /// The id of the first request, before a connection hands out its own.
 const FIRST_ID: u64 = 0;
 
@@ -71,8 +68,9 @@ impl Answer {
 }
 
 async fn introduce(endpoint: &Arc<Endpoint>, headers: HeaderMap, request: Raw) -> Result<Answer, EraError> {
-    let answer = tokio::time::timeout(HANDSHAKE_MAX, ask(endpoint, headers, request)).await;
-    answer.unwrap_or(Err(ConnectError::Timeout(HANDSHAKE_MAX.as_secs()))).map_err(EraError::Failed)
+    let within = endpoint.handshake_max();
+    let answer = tokio::time::timeout(within, ask(endpoint, headers, request)).await;
+    answer.unwrap_or(Err(ConnectError::Timeout(within))).map_err(EraError::Failed)
 }
 
 /// Failures of this function prove nothing about the era.

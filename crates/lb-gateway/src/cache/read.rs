@@ -6,7 +6,7 @@ use lb_wire::compose::Object;
 use lb_wire::revision::{Era, Revision, code};
 use lb_wire::{Raw, compose, splice};
 
-use super::snapshot::{elements, list_of};
+use super::snapshot::{elements, empty, list_of};
 use crate::live::Listing;
 
 /// Pages that are read of one list; a server with more has a cursor that never ends.
@@ -22,7 +22,7 @@ const BYTES_MAX: usize = 16 << 20;
 /// Why it could not be read, in words.
 pub async fn read(connection: &Connection, which: Listing, caller: &Caller) -> Result<Raw, String> {
     if !connection.declares(which.capability(), None) {
-        return Ok(list_of(which, &[]));
+        return Ok(empty(which, connection.era()));
     }
     let (mut pages, mut bytes, mut cursor) = (Vec::new(), 0, None::<Raw>);
     for _ in 0..PAGES_MAX {
@@ -31,7 +31,7 @@ pub async fn read(connection: &Connection, which: Listing, caller: &Caller) -> R
             Outcome::Result(page) => page.detached(),
             // Templates are optional even where there are resources.
             Outcome::Error(error) if error.code == code::METHOD_NOT_FOUND && pages.is_empty() => {
-                return Ok(list_of(which, &[]));
+                return Ok(empty(which, connection.era()));
             }
             Outcome::Error(error) => {
                 let said = error.raw.member("message").and_then(|text| text.to_text().map(|text| text.into_owned()));
@@ -62,7 +62,8 @@ fn params(connection: &Connection, caller: &Caller, cursor: Option<&Raw>) -> Opt
     Some(params).filter(|params| !params.is_empty()).map(Object::finish)
 }
 
-fn meta(caller: &Caller) -> Raw {
+/// What every request to a modern server says of the client that it is for.
+pub fn meta(caller: &Caller) -> Raw {
     Object::new()
         .text("io.modelcontextprotocol/protocolVersion", Revision::LATEST_MODERN.as_str())
         .raw("io.modelcontextprotocol/clientCapabilities", &caller.capabilities.0)

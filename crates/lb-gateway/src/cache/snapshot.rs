@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use lb_wire::compose::Object;
 use lb_wire::revision::{Era, Revision};
-use lb_wire::{Cursor, Kind, Raw, Span, compose};
+use lb_wire::{Cursor, Kind, Raw, Span, compose, splice};
 
 use super::Class;
 use crate::live::Listing;
@@ -70,6 +70,16 @@ impl Snapshot {
         self.checked.and_then(|checked| SystemTime::now().duration_since(checked).ok()).unwrap_or_default()
     }
 
+    /// What is kept, as it is told: what nobody has compared for as long as the server says that it counts is not said
+    /// to count any longer.
+    pub(super) fn told(&self, kept: &Raw) -> Raw {
+        let counts_for = counts_for(kept);
+        if self.era == Era::Legacy || counts_for.is_zero() || self.age() < counts_for {
+            return kept.clone();
+        }
+        splice::replace(kept, "ttlMs", &Raw::from_static("0"))
+    }
+
     pub(super) fn introduced(&mut self, era: Era, welcome: &Raw) {
         if self.era != era {
             // Lists are written differently there.
@@ -94,7 +104,7 @@ impl Snapshot {
 
     pub(super) fn failed(&mut self, which: Listing) {
         if let Some(place @ None) = self.lists.get_mut(which as usize) {
-            *place = Some(list_of(which, &[]));
+            *place = Some(empty(which, self.era));
             if let Some(failed) = self.failed.get_mut(which as usize) {
                 *failed = true;
             }
@@ -109,6 +119,25 @@ impl Snapshot {
 /// A list of these rows and nothing else.
 pub fn list_of(which: Listing, rows: &[Raw]) -> Raw {
     compose::object(&[(which.member(), &compose::array(rows.iter()))])
+}
+
+/// A list without rows, as a server of this era writes it.
+pub(super) fn empty(which: Listing, era: Era) -> Raw {
+    match era {
+        Era::Legacy => list_of(which, &[]),
+        Era::Modern => Object::new()
+            .text("resultType", "complete")
+            .raw(which.member(), &Raw::from_static("[]"))
+            .number("ttlMs", 0)
+            .text("cacheScope", "private")
+            .finish(),
+    }
+}
+
+/// For how long a modern server says that what it answered counts.
+pub(super) fn counts_for(kept: &Raw) -> Duration {
+    let millis = kept.member("ttlMs").and_then(|ttl| ttl.as_str().parse().ok());
+    Duration::from_millis(millis.unwrap_or(0))
 }
 
 /// Counts changes of what follows; what has another number is not read.

@@ -168,5 +168,5 @@ async fn a_server_that_never_answers_is_given_up_after_30_s() {
         tokio::time::pause();
         tokio::time::advance(std::time::Duration::from_secs(31)).await;
     });
-    assert!(matches!(got.err().unwrap(), EraError::Failed(ConnectError::Timeout(30))));
+    assert!(matches!(got.err().unwrap(), EraError::Failed(ConnectError::Timeout(_))));
 }
