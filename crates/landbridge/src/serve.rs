@@ -160,9 +160,14 @@ fn listening(at: &[Reached], servers: &[ServerSpec]) -> Option<Words> {
 }
 
 /// What clients meet.
-fn front(settings: &Settings) -> lb_front::Settings {
-    let (call_max, quiet_max) = (settings.call_timeout, settings.quiet_timeout);
-    lb_front::Settings { call_max, quiet_max, ..lb_front::Settings::default() }
+pub fn front(settings: &Settings) -> lb_front::Settings {
+    lb_front::Settings {
+        call_max: settings.call_timeout,
+        quiet_max: settings.quiet_timeout,
+        lookup_max: settings.lookup_timeout,
+        ask_max: settings.ask_timeout,
+        ..lb_front::Settings::default()
+    }
 }
 
 /// How they come in.

@@ -11,6 +11,7 @@ use crate::cli::{Stdio, SurfaceName};
 use crate::logs::Handle;
 use crate::reload::Reload;
 use crate::run::Failure;
+use crate::serve;
 use crate::settled::Settled;
 use crate::stop::Stop;
 use crate::telemetry::Telemetry;
@@ -42,7 +43,7 @@ pub async fn stdio(command: &Stdio, settled: Settled, logs: Handle) -> Result<()
     let gateway = gateway(loaded.servers, surface, policy, settings, &tasks, telemetry.tracer()).await?;
     let exporting = telemetry.export(&gateway, &tasks)?;
     reload.start(&gateway, None, &tasks);
-    let settings = lb_front::Settings::default();
+    let settings = serve::front(settings);
     let grace = settings.grace;
     let front = Front::new(Arc::new(gateway.clone()), settings);
     let stop = Stop::listen(move || grace);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use lb_exchange::{AskKey, AskKind, End, InFlight, Note, Step};
+use lb_exchange::{AskKey, AskKind, End, InFlight, Note, Resume, Step, Stray};
 use lb_wire::Raw;
 use parking_lot::Mutex;
 
@@ -197,10 +197,18 @@ struct State {
     steps: VecDeque<Step>,
     bytes: usize,
     /// Asked and neither answered nor withdrawn.
-    asks: Vec<(AskKey, AskKind)>,
+    asks: Vec<OpenAsk>,
     end: Option<Box<End>>,
     dropped: u64,
     waker: Option<Waker>,
+}
+
+#[derive(Debug)]
+struct OpenAsk {
+    key: AskKey,
+    kind: AskKind,
+    /// Set when it need not end with the exchange.
+    stray: Option<Stray>,
 }
 
 impl Slot {
@@ -231,27 +239,36 @@ impl Slot {
         if ASKS_MAX <= state.asks.len() {
             return false;
         }
-        state.asks.push((ask.key.clone(), ask.kind));
+        let stray = match &ask.resume {
+            Resume::Stray(stray) => Some(stray.clone()),
+            Resume::Live | Resume::Replay { .. } => None,
+        };
+        state.asks.push(OpenAsk { key: ask.key.clone(), kind: ask.kind, stray });
         state.steps.push_back(Step::Ask(ask));
         Self::wake(state);
         true
     }
 
-    /// An ask was answered.
-    pub fn answered(&self, key: &AskKey) {
-        self.state.lock().asks.retain(|(open, _)| open != key);
+    /// An ask was answered; false when the server has its answer already.
+    pub fn answered(&self, key: &AskKey) -> bool {
+        let mut state = self.state.lock();
+        let Some(at) = state.asks.iter().position(|ask| ask.key == *key) else { return true };
+        let ask = state.asks.swap_remove(at);
+        drop(state);
+        ask.stray.is_none_or(|stray| stray.close())
     }
 
-    /// What is asked and not answered when the call is over: the server still waits for something.
+    /// What is asked and not answered when the call is over, and ends with it: the server still waits for something.
     pub fn take_asks(&self) -> Vec<(AskKey, AskKind)> {
-        std::mem::take(&mut self.state.lock().asks)
+        let asks = std::mem::take(&mut self.state.lock().asks);
+        asks.into_iter().filter(|ask| ask.stray.is_none()).map(|ask| (ask.key, ask.kind)).collect()
     }
 
     /// Adds the withdrawal of an open ask. With too much waiting, one that nobody has seen goes without a word, so that a
     /// server cannot fill memory with asking and withdrawing.
     pub fn withdraw(&self, key: &AskKey) {
         let mut state = self.state.lock();
-        let Some(at) = state.asks.iter().position(|(open, _)| open == key) else { return };
+        let Some(at) = state.asks.iter().position(|ask| ask.key == *key) else { return };
         state.asks.swap_remove(at);
         let before = state.steps.len();
         if STEPS_MAX <= before {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use lb_exchange::{Answer, AskKey, Cancel, Command, End, Outcome, Remote};
+use lb_exchange::{Answer, AskKey, Cancel, Command, End, Remote};
 use lb_wire::{Id, Raw, compose};
 
 /// An open request that takes commands.
@@ -22,7 +22,7 @@ pub trait Commanded {
             }
             Command::Cancel(why) => {
                 self.cancel(&why);
-                Some(End::ours(Outcome::Cancelled))
+                Some(why.to_end())
             }
             Command::Back | Command::Alone => None,
         }

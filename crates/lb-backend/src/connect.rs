@@ -384,6 +384,11 @@ impl Connection {
         self.intake().calls.len() != 0
     }
 
+    /// Whether a client's call is under way that comes to an end by itself.
+    pub fn is_working(&self) -> bool {
+        self.lane.is_taken()
+    }
+
     /// For how long no client has used it: since its last request was opened, or ended.
     pub fn idle_for(&self) -> Duration {
         self.used_at().elapsed()
@@ -480,6 +485,17 @@ impl Connection {
         match &self.link {
             Link::Pipe(started) => started.close().await,
             Link::Http(connection) => connection.close().await,
+        }
+    }
+
+    /// The same, and what is still running is told this error.
+    pub async fn cut_off(&self, error: &Raw) {
+        match &self.link {
+            Link::Pipe(started) => {
+                started.pipe().intake().calls.close(error);
+                started.close().await;
+            }
+            Link::Http(connection) => connection.cut_off(error).await,
         }
     }
 

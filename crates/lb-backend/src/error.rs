@@ -100,6 +100,38 @@ pub enum ConnectError {
     /// Shutting down.
     #[error("the gateway is shutting down")]
     Stopping,
+    /// It is not served any more, as it was when the session began.
+    #[error("{0}; begin a new session")]
+    Dismissed(Dismissal),
+}
+
+/// Why a server is not served any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Dismissal {
+    /// It was removed.
+    #[error("it was removed")]
+    Removed,
+    /// It has another definition.
+    #[error("its definition was changed")]
+    Changed,
+}
+
+impl Dismissal {
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Removed => "server_removed",
+            Self::Changed => "server_changed",
+        }
+    }
+
+    /// What a call is told that was still running when it could not go on any longer.
+    pub fn cut_off(self, server: &str) -> Raw {
+        let message = format!(
+            "server {server:?}: {self} while the call ran, and the call did not end in time; it may have run, so check \
+             before calling again"
+        );
+        compose::error_object(code::INTERNAL_ERROR, &message, Some(&data(self.reason(), None, None)))
+    }
 }
 
 /// Why a connection in one era failed, and whether that says anything about the era.
@@ -151,6 +183,7 @@ impl ConnectError {
             Self::SpawnFailed { last, stderr, .. } => ("spawn_failed", Some(last), Some(stderr)),
             Self::TooManyChildren(_) => ("limit_exceeded", None, None),
             Self::Stopping => ("stopping", None, None),
+            Self::Dismissed(why) => (why.reason(), None, None),
         };
         ErrorBody::new(code::INTERNAL_ERROR, &self.message(server), Some(&data(reason, exit, stderr)))
     }
@@ -180,7 +213,8 @@ impl ConnectError {
             | Self::LeftAlone { .. }
             | Self::SpawnFailed { .. }
             | Self::TooManyChildren(_)
-            | Self::Stopping => None,
+            | Self::Stopping
+            | Self::Dismissed(_) => None,
         }
     }
 }

@@ -179,18 +179,23 @@ impl HttpConnection {
 
     /// Ends the connection: open calls end, and the server is told to forget the session.
     pub async fn close(&self) {
-        if let Some(goodbye) = self.goodbye() {
+        self.cut_off(&error::closed(self.endpoint.called(), None, None)).await;
+    }
+
+    /// The same, and open calls end with this error.
+    pub async fn cut_off(&self, error: &Raw) {
+        if let Some(goodbye) = self.goodbye(error) {
             goodbye.await;
         }
     }
 
     /// What is left to do when the connection ends; `None` when it has been done.
-    fn goodbye(&self) -> Option<impl Future<Output = ()> + Send + 'static> {
+    fn goodbye(&self, error: &Raw) -> Option<impl Future<Output = ()> + Send + use<>> {
         self.tasks.stop();
         if self.intake.calls.is_closed() {
             return None;
         }
-        self.intake.calls.close(&error::closed(self.endpoint.called(), None, None));
+        self.intake.calls.close(error);
         let session = match &self.wire {
             Wire::Legacy(legacy) => Some(legacy.session()).filter(|session| session.has_id())?,
             Wire::Modern(_) => return None,
@@ -227,7 +232,7 @@ impl HttpConnection {
 
 impl Drop for HttpConnection {
     fn drop(&mut self) {
-        if let Some(goodbye) = self.goodbye() {
+        if let Some(goodbye) = self.goodbye(&error::closed(self.endpoint.called(), None, None)) {
             self.endpoint.tasks().spawn(goodbye);
         }
     }

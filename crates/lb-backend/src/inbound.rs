@@ -1,16 +1,12 @@
 //! A server's message, sorted: answer, note or ask, and for whom.
 
-use std::collections::HashSet;
-use std::sync::Arc;
-
 use lb_exchange::{
     Answer, Ask, AskKey, AskKind, Associated, Command, End, ErrorBody, Feed, FeedItem, Hints, List, Note, Outcome,
-    Output, Remote, Resume, Whence, associate,
+    OpenAsks, Output, Remote, Resume, Stray, Whence, associate,
 };
 use lb_wire::revision::{Era, code};
 use lb_wire::splice::Splice;
 use lb_wire::{Id, Message, Raw, Shape, Text, compose};
-use parking_lot::Mutex;
 
 use crate::calls::{Calls, LOG, Names, PROGRESS};
 use crate::lists::Lists;
@@ -26,8 +22,8 @@ pub struct Intake {
     pub lists: Lists,
     /// Answers to asks that went into the feed.
     pub feed_asks: Remote,
-    /// Asks that went into the feed and wait for their answers.
-    pub open_asks: Arc<Mutex<HashSet<AskKey>>>,
+    /// Asks that wait for their answers whatever becomes of calls.
+    pub open_asks: OpenAsks,
     /// The wire contract of this connection.
     pub era: Era,
     /// Whether the server runs in this process, and may ask for what only we can do.
@@ -40,14 +36,14 @@ pub type Reply = Option<Raw>;
 impl Intake {
     /// For a new connection, which speaks into this feed; answers to what it asks there go to `feed_asks`.
     pub fn new(era: Era, feed: Feed, feed_asks: Remote) -> Self {
-        let open_asks = Arc::<Mutex<HashSet<AskKey>>>::default();
+        let open_asks = OpenAsks::default();
         let feed_asks = counted(feed_asks, open_asks.clone());
         Self { calls: Calls::new(), feed, lists: Lists::default(), feed_asks, open_asks, era, embedded: false }
     }
 
     /// Whether the server waits for the answer to something that it asked outside of any call.
     pub fn has_open_asks(&self) -> bool {
-        !self.open_asks.lock().is_empty()
+        !self.open_asks.is_empty()
     }
 
     /// Takes in one message and gives what must be answered right away.
@@ -166,6 +162,8 @@ impl Intake {
     fn withdrawn(&self, message: &Message, whence: Whence) {
         let Some(id) = message.member("requestId") else { return };
         let key = AskKey(Text::from(id.as_str()));
+        // First: whoever hears of it must not find it open.
+        self.open_asks.close(&key);
         // The exchange that has the ask is not recorded: every open one may look, and only its owner acts on it.
         let candidates: Vec<u64> = match whence {
             Whence::Stream(id) => vec![id],
@@ -174,7 +172,6 @@ impl Intake {
         for slot in candidates.into_iter().filter_map(|id| self.calls.get(id)) {
             slot.withdraw(&key);
         }
-        self.open_asks.lock().remove(&key);
         drop(self.feed.push(FeedItem::Withdraw(key)));
     }
 
@@ -202,6 +199,7 @@ impl Intake {
         // With nobody to hear the feed, the oldest call that could be meant is a better guess than a refusal.
         let heard = self.feed.is_heard();
         let taken = match self.associate(whence, Hints::default(), !heard) {
+            Associated::Exchange(call) if whence == Whence::Shared => self.to_call_as_stray(call, ask),
             Associated::Exchange(call) => self.calls.get(call).is_some_and(|slot| slot.ask(ask)),
             Associated::Feed if !heard => false,
             Associated::Feed => self.to_feed_as_ask(ask),
@@ -214,22 +212,29 @@ impl Intake {
     /// False when there is no room for it.
     fn to_feed_as_ask(&self, ask: Ask) -> bool {
         let key = ask.key.clone();
-        self.open_asks.lock().insert(key.clone());
+        self.open_asks.open(key.clone());
         let taken = self.feed.push(FeedItem::Ask(ask, self.feed_asks.clone())).is_ok();
         if !taken {
-            self.open_asks.lock().remove(&key);
+            self.open_asks.close(&key);
         }
         taken
     }
+
+    /// Gives a call what is only thought to belong to it. Without room it refuses itself.
+    fn to_call_as_stray(&self, call: u64, ask: Ask) -> bool {
+        let stray = Stray::new(ask.key.clone(), ask.kind, self.open_asks.clone(), self.feed_asks.clone());
+        let ask = Ask { resume: Resume::Stray(stray), ..ask };
+        if let Some(slot) = self.calls.get(call) {
+            slot.ask(ask);
+        }
+        true
+    }
 }
 
-/// The same remote, which also notes what has been answered.
-fn counted(remote: Remote, open: Arc<Mutex<HashSet<AskKey>>>) -> Remote {
+/// The same remote for asks that are open, each of which is answered once.
+fn counted(remote: Remote, open: OpenAsks) -> Remote {
     Remote::sink(move |command| match command {
-        Command::Answer(key, answer) => {
-            open.lock().remove(&key);
-            remote.answer(key, answer)
-        }
+        Command::Answer(key, answer) => open.close(&key) && remote.answer(key, answer),
         Command::Cancel(why) => remote.cancel(why),
         Command::Back => remote.back(),
         Command::Alone => remote.alone(),

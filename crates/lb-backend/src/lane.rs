@@ -18,6 +18,8 @@ pub const QUEUE_MAX: usize = 256;
 /// The way of calls through one connection.
 pub struct Lane {
     room: Arc<Semaphore>,
+    /// How much room there is in all.
+    size: AtomicUsize,
     waiting: Arc<AtomicUsize>,
 }
 
@@ -34,12 +36,18 @@ pub enum Turn {
 impl Lane {
     /// Nothing is under way.
     pub fn new() -> Self {
-        Self { room: Arc::new(Semaphore::new(CALLS_MAX)), waiting: Arc::default() }
+        Self { room: Arc::new(Semaphore::new(CALLS_MAX)), size: AtomicUsize::new(CALLS_MAX), waiting: Arc::default() }
     }
 
     /// Calls may become tasks here.
     pub fn widen(&self) {
         self.room.add_permits(TASKS_MORE);
+        self.size.fetch_add(TASKS_MORE, Ordering::Relaxed);
+    }
+
+    /// Whether a call is under way, or waits.
+    pub fn is_taken(&self) -> bool {
+        self.room.available_permits() < self.size.load(Ordering::Relaxed) || 0 < self.waiting.load(Ordering::Relaxed)
     }
 
     /// The turn of a call that comes now. Those that wait go first.

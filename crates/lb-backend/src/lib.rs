@@ -22,5 +22,5 @@ mod restart;
 
 pub use children::Children;
 pub use connect::{CHILDREN_MAX, Connection, Connector, EmbeddedServers, Environment, Server, Wish};
-pub use error::ConnectError;
+pub use error::{ConnectError, Dismissal};
 pub use http::{Mailbox, input_requests};

@@ -192,10 +192,9 @@ struct PipeCall {
 
 impl Commanded for PipeCall {
     fn answer(&mut self, key: &AskKey, answer: &Answer) {
-        if let Some((_, slot)) = &self.open {
-            slot.answered(key);
+        if self.open.as_ref().is_none_or(|(_, slot)| slot.answered(key)) {
+            self.pipe.answer(key, answer);
         }
-        self.pipe.answer(key, answer);
     }
 
     fn cancel(&mut self, why: &Cancel) {
@@ -209,7 +208,7 @@ impl Commanded for PipeCall {
 }
 
 impl PipeCall {
-    /// A server that has answered the call and still waits for an answer of its own gets one.
+    /// A server that has answered the call and still waits for an answer to what the call asked gets one.
     fn refuse(&self, slot: &Slot) {
         for (key, kind) in slot.take_asks() {
             self.pipe.answer(&key, &kind.refusal());

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use lb_wire::Id;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::exchange::Remote;
 use crate::step::{Answer, AskKey, AskKind, Cancel};
@@ -31,6 +32,8 @@ struct OpenAsk {
     remote: Remote,
     key: AskKey,
     kind: AskKind,
+    /// Until when it waits for its answer without the call that it was given to; `None` while that runs.
+    alone_until: Option<Instant>,
 }
 
 /// Why a call cannot start.
@@ -108,7 +111,7 @@ impl Desk {
         }
         tables.asks_ever += 1;
         let number = tables.asks_ever;
-        tables.asks.insert(number, OpenAsk { remote, key, kind });
+        tables.asks.insert(number, OpenAsk { remote, key, kind, alone_until: None });
         Some(Id::number(number))
     }
 
@@ -121,6 +124,31 @@ impl Desk {
     /// Forgets an ask that is no longer needed.
     pub fn withdraw(&self, id: &Id) -> bool {
         id.to_number().is_some_and(|number| self.0.lock().asks.remove(&number).is_some())
+    }
+
+    /// An ask goes on waiting without the call that it was given to; false when it waits no more.
+    pub fn leave(&self, id: &Id, until: Instant) -> bool {
+        let Some(number) = id.to_number() else { return false };
+        let mut tables = self.0.lock();
+        let ask = tables.asks.get_mut(&number).map(|ask| ask.alone_until = Some(until));
+        ask.is_some()
+    }
+
+    /// Forgets an ask that waits without a call, because its server takes it back. Gives its id.
+    pub fn withdraw_left(&self, key: &AskKey) -> Option<Id> {
+        let mut tables = self.0.lock();
+        let is_it = |ask: &OpenAsk| ask.alone_until.is_some() && ask.key == *key;
+        let number = tables.asks.iter().find_map(|(number, ask)| is_it(ask).then_some(*number))?;
+        tables.asks.remove(&number).map(|_| Id::number(number))
+    }
+
+    /// Refuses the asks that wait without a call and have waited long enough.
+    pub fn expire(&self, now: Instant) {
+        let is_due = |_: &u64, ask: &mut OpenAsk| ask.alone_until.is_some_and(|until| until <= now);
+        let due: Vec<_> = self.0.lock().asks.extract_if(is_due).collect();
+        for (_, ask) in due {
+            ask.remote.answer(ask.key, ask.kind.refusal());
+        }
     }
 
     /// Whether an ask still waits for its answer.

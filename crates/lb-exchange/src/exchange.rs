@@ -13,7 +13,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::measure;
 use crate::server::ServerSpec;
-use crate::step::{Answer, AskKey, Cancel, Command, End, Outcome, Step};
+use crate::step::{Answer, AskKey, Cancel, Command, End, Step};
 
 /// One request that we make good on.
 ///
@@ -349,7 +349,7 @@ impl Driver for Deferred {
                 // Nothing has been sent, so nobody needs to be told.
                 Poll::Pending => {
                     return match self.remote.take() {
-                        Some(Command::Cancel(_)) => Poll::Ready(Step::End(End::ours(Outcome::Cancelled))),
+                        Some(Command::Cancel(why)) => Poll::Ready(Step::End(why.to_end())),
                         _ => Poll::Pending,
                     };
                 }

@@ -18,6 +18,7 @@ mod reach;
 mod server;
 mod shelf;
 mod step;
+mod stray;
 mod streams;
 mod tasks;
 
@@ -34,5 +35,6 @@ pub use reach::Bounds;
 pub use server::{Isolation, NameError, Restart, Secret, ServerName, ServerSpec, Target, UrlError, check_url};
 pub use shelf::Shelf;
 pub use step::{Answer, Ask, AskKey, AskKind, Cancel, Command, End, ErrorBody, Note, Outcome, Receipt, Resume, Step};
+pub use stray::{OpenAsks, Stray};
 pub use streams::{EventId, ResumeError, Stored, StreamId, Streams, Tail};
 pub use tasks::Tasks;

@@ -83,6 +83,11 @@ pub trait Seat: Send + Sync {
     /// one ends the first.
     fn listen(&self) -> Exchange;
 
+    /// Whether it takes no more requests: it ends, and what runs on it may still come to its end.
+    fn is_leaving(&self) -> bool {
+        false
+    }
+
     /// Ends the session; safe to call twice.
     fn end(&self, why: Cancel);
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 use lb_wire::revision::Era;
 use lb_wire::{Raw, Text, compose};
 
+use crate::stray::Stray;
+
 /// One thing that happened in an exchange, in order. Exactly one [`Step::End`] comes, and nothing after it.
 #[derive(Debug)]
 pub enum Step {
@@ -108,6 +110,8 @@ pub struct Ask {
 pub enum Resume {
     /// Someone waits for the answer.
     Live,
+    /// As live, and it is not known whether it belongs to the exchange: it need not end with it.
+    Stray(Stray),
     /// Nothing is held: the request is sent again with the answers. The end that follows is the server's own result
     /// saying so, which a front of the same era passes on untouched.
     Replay {
@@ -156,6 +160,18 @@ pub enum Cancel {
     Deadline,
     /// Its session ended, or we shut down.
     SessionEnd,
+    /// It cannot go on, through no fault of the client, which is told this error.
+    CutOff(Raw),
+}
+
+impl Cancel {
+    /// The end of an exchange that is cancelled: a client that is not the one who wanted that is told.
+    pub fn to_end(&self) -> End {
+        End::ours(match self {
+            Self::CutOff(error) => Outcome::Error(ErrorBody::from_server(error.clone())),
+            Self::Said(_) | Self::Gone | Self::Deadline | Self::SessionEnd => Outcome::Cancelled,
+        })
+    }
 }
 
 /// The end of an exchange.

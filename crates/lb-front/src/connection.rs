@@ -183,6 +183,7 @@ impl Connection {
             Ok(welcome) => {
                 welcome.seat.desk().widen();
                 self.seat = Some(welcome.seat);
+                (self.listens, self.ear) = (false, None);
                 compose::result(id, &welcome.result)
             }
             Err(refusal) => compose::error(id, &refusal.error.raw),
@@ -258,7 +259,9 @@ impl Connection {
 
     fn take_hello(&mut self, message: Message) {
         let Some(id) = message.id().cloned() else { return };
-        if self.seat.is_some() || self.hello.is_some() {
+        // One that goes with its server makes room for another, once nothing runs on it.
+        let is_over = |seat: &Arc<dyn Seat>| seat.is_leaving() && seat.desk().running() == 0;
+        if self.seat.as_ref().is_some_and(|seat| !is_over(seat)) || self.hello.is_some() {
             let message = "Invalid Request: this session is already initialized";
             return self.refuse(Era::Legacy, Some(&id), code::INVALID_REQUEST, message);
         }

@@ -53,7 +53,7 @@ impl Front {
         };
         let session = std::str::from_utf8(session).unwrap_or_default();
         let Some(seat) = self.shared.middle.seat(session, &request.mount, &request.principal) else {
-            return refuse(404, -32001, crate::reply::NO_SESSION);
+            return refuse(404, NO_SESSION, crate::reply::NO_SESSION);
         };
         match request.headers.version {
             Some(version) if Revision::parse(version).is_none() => Err(unsupported(version, id)),
@@ -84,6 +84,10 @@ impl Front {
         if call.message.method() == method::PING {
             return Taken::Answer(compose::result(&id, &Raw::empty_object()), 200);
         }
+        if seat.is_leaving() {
+            let data = Raw::from_static(r#"{"reason":"session_ended"}"#);
+            return Taken::Answer(error_message(Era::Legacy, Some(&id), NO_SESSION, SESSION_OVER, Some(&data)), 404);
+        }
         let method = call.message.method_text();
         let exchange = seat.clone().open(call);
         let client = Client::Legacy(seat.clone());
@@ -93,6 +97,13 @@ impl Front {
         }
     }
 }
+
+/// The code of errors about sessions that are not there.
+const NO_SESSION: i64 = -32001;
+
+/// What a client is told whose session goes with its server.
+const SESSION_OVER: &str = "the session is over, because its server was removed or changed; the request was not sent. \
+                            Send initialize, without Mcp-Session-Id, to begin another";
 
 /// What becomes of one message of a seated client.
 #[expect(clippy::large_enum_variant, reason = "the large one is the usual one, and is moved on at once")]

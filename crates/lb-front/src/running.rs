@@ -6,7 +6,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use lb_exchange::{Ask, AskKey, AskKind, Cancel, Desk, End, Exchange, Outcome, Receipt, Remote, Resume, Seat, Step};
+use lb_exchange::{
+    Ask, AskKey, AskKind, Cancel, Desk, End, Exchange, Outcome, Receipt, Remote, Resume, Seat, Step, Stray,
+};
 use lb_wire::revision::method::{self, MethodFacts};
 use lb_wire::revision::{Era, code};
 use lb_wire::{Id, Line, Raw, compose};
@@ -109,6 +111,8 @@ struct OpenAsk {
     kind: AskKind,
     id: Id,
     due: Instant,
+    /// Set when it need not end with the call.
+    stray: Option<Stray>,
 }
 
 impl Running {
@@ -218,7 +222,10 @@ impl Running {
             Step::Note(note) => Some(Said::Note(compose::notification(&note.method, note.params.as_ref()).into_line())),
             Step::Ask(ask) => self.ask(ask, now, can_ask),
             Step::Withdraw { key } => {
-                let at = self.asks.iter().position(|ask| ask.key == key)?;
+                let Some(at) = self.asks.iter().position(|ask| ask.key == key) else {
+                    // It may be one that has outlived its call.
+                    return self.client.desk()?.withdraw_left(&key).map(|id| Said::Note(cancelled(&id)));
+                };
                 let ask = self.asks.remove(at);
                 self.watch_asks(now);
                 self.client.desk()?.withdraw(&ask.id).then(|| Said::Note(cancelled(&ask.id)))
@@ -233,7 +240,7 @@ impl Running {
     }
 
     fn ask(&mut self, ask: Ask, now: Instant, can_ask: bool) -> Option<Said> {
-        match (ask.resume, self.client.era()) {
+        let stray = match (ask.resume, self.client.era()) {
             // The end that follows says so in the client's own terms.
             (Resume::Replay { .. }, Era::Modern) => return None,
             (Resume::Replay { .. }, Era::Legacy) => {
@@ -241,12 +248,14 @@ impl Running {
                 self.end(End::ours(convert::needs_input(self.facts)));
                 return self.backlog.pop_front();
             }
-            (Resume::Live, _) => {}
-        }
+            (Resume::Live, _) => None,
+            (Resume::Stray(stray), _) => Some(stray),
+        };
         let remote = self.remote();
         let id = match self.client.desk() {
             Some(desk) if can_ask && self.client.can_answer(ask.kind) => {
-                desk.ask(remote.clone(), ask.key.clone(), ask.kind)
+                let answered = stray.as_ref().map_or_else(|| remote.clone(), |stray| stray.remote(remote.clone()));
+                desk.ask(answered, ask.key.clone(), ask.kind)
             }
             _ => None,
         };
@@ -255,7 +264,7 @@ impl Running {
             return None;
         };
         let line = compose::request(&id, &ask.method, ask.params.as_ref()).into_line();
-        self.asks.push(OpenAsk { key: ask.key, kind: ask.kind, id, due: now + self.ask_max });
+        self.asks.push(OpenAsk { key: ask.key, kind: ask.kind, id, due: now + self.ask_max, stray });
         self.watch.stop(now);
         Some(Said::Ask(line))
     }
@@ -307,11 +316,16 @@ impl Running {
         self.end(End::error(code::INTERNAL_ERROR, &message, Some(&Raw::from_static(data))));
     }
 
-    /// Says the end, after taking back what is still asked.
+    /// Says the end, after taking back what is still asked and ends with it.
     fn end(&mut self, end: End) {
         self.leave();
+        // Only a server that has answered can still want to know.
+        let is_answered = end.era.is_some();
         for ask in std::mem::take(&mut self.asks) {
-            if self.client.desk().is_some_and(|desk| desk.withdraw(&ask.id)) {
+            let Some(desk) = self.client.desk() else { continue };
+            // Looked at last: it may be taken back meanwhile, and whoever hears of that finds it left.
+            let stays = |stray: Stray| is_answered && desk.leave(&ask.id, ask.due) && stray.is_open();
+            if !ask.stray.is_some_and(stays) && desk.withdraw(&ask.id) {
                 self.backlog.push_back(Said::Note(cancelled(&ask.id)));
             }
         }

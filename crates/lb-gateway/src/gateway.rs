@@ -322,6 +322,11 @@ impl Shared {
         }
     }
 
+    /// All sessions on this server alone.
+    pub(crate) fn seats_on(&self, entry: &Entry) -> Vec<Arc<LegacySeat>> {
+        self.sessions.read().values().filter(|seat| seat.is_on(entry)).cloned().collect()
+    }
+
     /// All sessions with a surface of ours.
     pub(crate) fn lives(&self) -> Vec<Arc<Live>> {
         let seated = self.sessions.read().values().filter_map(|seat| seat.live().cloned()).collect::<Vec<_>>();
@@ -340,37 +345,6 @@ impl Shared {
             if sees && live.is_remembered() && Some(live.number()) != except {
                 live.cell().with(|session| session.tell(&name, event, now));
             }
-        }
-    }
-
-    /// Ends what every session has with a server, all at once; one session may have seen to that already.
-    pub(crate) async fn dismiss(
-        self: &Arc<Self>,
-        entry: &Arc<Entry>,
-        reason: &str,
-        except: Option<u64>,
-        successor: Option<&Arc<Entry>>,
-    ) {
-        let mut going: Vec<BoxFuture<'_, ()>> = Vec::new();
-        for live in self.lives() {
-            if let Some(backend) = live.take_backend(entry) {
-                if let Some(successor) = successor {
-                    live.succeed(self, successor, &backend);
-                }
-                going.push(Box::pin(async move { backend.dismiss(reason, except).await }));
-            }
-        }
-        entry.backends.lock().clear();
-        let seats: Vec<_> = self.sessions.read().values().filter(|seat| seat.is_on(entry)).cloned().collect();
-        for seat in seats {
-            seat.end(Cancel::SessionEnd);
-        }
-        for link in entry.links() {
-            going.push(Box::pin(async move { link.close().await }));
-        }
-        let all = futures_util::future::join_all(going);
-        if tokio::time::timeout(DISMISS_MAX, all).await.is_err() {
-            tracing::warn!(server = %entry.name(), "connections of a server were slow to end");
         }
     }
 
@@ -397,6 +371,3 @@ impl Shared {
 fn unknown_server() -> ErrorBody {
     ErrorBody::new(code::INVALID_PARAMS, "no such server", None)
 }
-
-/// How long the connections of a server that is removed may take to end.
-const DISMISS_MAX: Duration = Duration::from_secs(5);

@@ -7,6 +7,7 @@ mod cache;
 mod census;
 mod clock;
 mod convert;
+mod dismiss;
 mod gateway;
 mod link;
 mod listen;

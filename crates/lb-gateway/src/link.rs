@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use futures_util::FutureExt as _;
 use futures_util::future::{Shared, WeakShared};
-use lb_backend::{ConnectError, Connection, Connector, Server, Wish};
+use lb_backend::{ConnectError, Connection, Connector, Dismissal, Server, Wish};
 use lb_exchange::{
     BoxFuture, Call, Caller, End, Exchange, Feed, FeedItem, List, Note, Outcome, ServerSpec, Target, Tasks,
 };
@@ -43,8 +43,26 @@ struct State {
     tending: Option<Tasks>,
     /// Whether the client has said `notifications/initialized`.
     client_is_ready: bool,
-    /// Nobody will use the link any more.
-    is_closed: bool,
+    /// Nobody will use the link any more, and why.
+    closed: Option<Closed>,
+}
+
+/// Why a link is used by nobody any more.
+#[derive(Clone, Copy, Debug)]
+enum Closed {
+    /// Its session is over, or we stop.
+    Over,
+    /// Its server is.
+    Dismissed(Dismissal),
+}
+
+impl From<Closed> for ConnectError {
+    fn from(closed: Closed) -> Self {
+        match closed {
+            Closed::Over => Self::Stopping,
+            Closed::Dismissed(why) => Self::Dismissed(why),
+        }
+    }
 }
 
 impl State {
@@ -150,12 +168,12 @@ impl Link {
         if let Some(connection) = self.current() {
             return Ok(connection);
         }
-        let (lost, is_closed) = {
+        let (lost, closed) = {
             let state = self.state.lock();
-            (state.connection.clone(), state.is_closed)
+            (state.connection.clone(), state.closed)
         };
-        if is_closed {
-            return Err(ConnectError::Stopping);
+        if let Some(closed) = closed {
+            return Err(closed.into());
         }
         if let Some(lost) = lost {
             self.connector.lost(&lost).await;
@@ -179,20 +197,23 @@ impl Link {
         }
         let is_ready = {
             let mut state = self.state.lock();
-            if state.is_closed {
-                None
+            if let Some(closed) = state.closed {
+                Err(closed)
             } else {
                 let is_ready = state.client_is_ready || !is_first;
                 if is_ready && connection.era() == Era::Legacy && self.wish.client_says_initialized {
                     connection.notify("notifications/initialized", None);
                 }
                 state.connection = Some(connection.clone());
-                Some(is_ready || !self.wish.client_says_initialized)
+                Ok(is_ready || !self.wish.client_says_initialized)
             }
         };
-        let Some(is_ready) = is_ready else {
-            connection.close().await;
-            return Err(ConnectError::Stopping);
+        let is_ready = match is_ready {
+            Ok(is_ready) => is_ready,
+            Err(closed) => {
+                connection.close().await;
+                return Err(closed.into());
+            }
         };
         if !is_first {
             self.restored(connection);
@@ -328,17 +349,30 @@ impl Link {
         });
     }
 
+    /// Whether a client's call is under way that comes to an end by itself.
+    pub fn is_working(&self) -> bool {
+        self.current().is_some_and(|connection| connection.is_working())
+    }
+
     /// Ends the connection, for good.
     pub async fn close(&self) {
-        let current = {
-            let mut state = self.state.lock();
-            state.is_closed = true;
-            state.stop_tending();
-            state.connection.take()
-        };
-        if let Some(connection) = current {
+        if let Some(connection) = self.shut(Closed::Over) {
             connection.close().await;
         }
+    }
+
+    /// The same because its server is not served any more, which whoever still waits is told.
+    pub async fn dismiss(&self, why: Dismissal) {
+        if let Some(connection) = self.shut(Closed::Dismissed(why)) {
+            connection.cut_off(&why.cut_off(self.name())).await;
+        }
+    }
+
+    fn shut(&self, why: Closed) -> Option<Arc<Connection>> {
+        let mut state = self.state.lock();
+        state.closed.get_or_insert(why);
+        state.stop_tending();
+        state.connection.take()
     }
 
     /// After a restart: the server is told again what it was told, and the client that it may have missed something.

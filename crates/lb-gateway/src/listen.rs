@@ -102,10 +102,10 @@ impl Driver for Heard {
                     self.asks.lock().insert(ask.key.clone(), remote);
                     Step::Ask(ask)
                 }
-                FeedItem::Withdraw(key) => match self.asks.lock().remove(&key) {
-                    Some(_) => Step::Withdraw { key },
-                    None => continue,
-                },
+                FeedItem::Withdraw(key) => {
+                    self.asks.lock().remove(&key);
+                    Step::Withdraw { key }
+                }
                 FeedItem::Up(_) | FeedItem::Down(..) | FeedItem::Output(..) => continue,
             };
             return Poll::Ready(step);

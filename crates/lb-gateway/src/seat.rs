@@ -36,6 +36,8 @@ pub struct LegacySeat {
     pub(crate) usage: Usage,
     /// When something was last seen to go on in it.
     pub(crate) busy: AtomicU64,
+    /// Whether it takes no more requests.
+    pub(crate) leaving: AtomicBool,
     pub(crate) ended: AtomicBool,
 }
 
@@ -67,6 +69,16 @@ impl LegacySeat {
     /// Whether it is a session on this server alone.
     pub fn is_on(&self, entry: &Entry) -> bool {
         self.link().is_some_and(|link| link.is_to(&entry.server))
+    }
+
+    /// Takes no more requests from now on.
+    pub(crate) fn leave(&self) {
+        self.leaving.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a call of its client runs.
+    pub(crate) fn is_working(&self) -> bool {
+        self.desk.running() != 0
     }
 
     /// Ends the session's connection.
@@ -145,6 +157,10 @@ impl Seat for LegacySeat {
             link.watch();
         }
         self.ear.listen()
+    }
+
+    fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed) || self.ended.load(Ordering::Relaxed)
     }
 
     fn end(&self, why: Cancel) {

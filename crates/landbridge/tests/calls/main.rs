@@ -4,8 +4,11 @@
 mod client;
 
 mod breaker;
+mod deadlines;
+mod dismissed;
 mod forks;
 mod overload;
 mod stop;
+mod strays;
 
 use client::LANDBRIDGE;

@@ -124,9 +124,14 @@ impl Client {
 
     /// `landbridge stdio`, ready for calls.
     pub async fn stdio(server: &Server, version: &str, capabilities: Value) -> Self {
+        Self::stdio_with(server, version, capabilities, &[]).await
+    }
+
+    /// The same with further flags.
+    pub async fn stdio_with(server: &Server, version: &str, capabilities: Value, flags: &[&str]) -> Self {
         let (folder, file) = config(&json!({ "it": server.entry }));
         let mut command = tokio::process::Command::new(LANDBRIDGE);
-        command.args(["stdio", "--surface", "server", "--config"]).arg(file);
+        command.args(["stdio", "--surface", "server", "--config"]).arg(file).args(flags);
         let mut stdio = RawStdio::spawn(command).expect("the gateway starts");
         stdio.patience = Duration::from_secs(20);
         let mut client = Self::new(End::Stdio(Box::new(stdio)), version, capabilities);
@@ -185,6 +190,12 @@ impl Client {
     pub fn conn(&mut self) -> &mut RawHttp {
         let End::Http { http, .. } = &mut self.end else { panic!("not over HTTP") };
         http
+    }
+
+    /// The folder of the config that was written for this client.
+    pub fn folder(&self) -> &std::path::Path {
+        let folder = self.owned.as_ref().and_then(|owned| owned.downcast_ref::<tempfile::TempDir>());
+        folder.expect("a client on stdio").path()
     }
 
     /// The process of a stdio client.

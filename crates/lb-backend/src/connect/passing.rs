@@ -83,7 +83,11 @@ enum Tells {
 impl ConnectError {
     fn tells(&self) -> Tells {
         match self {
-            Self::TooManyChildren(_) | Self::Stopping | Self::LeftAlone { .. } | Self::GaveUp { .. } => Tells::Nothing,
+            Self::TooManyChildren(_)
+            | Self::Stopping
+            | Self::Dismissed(_)
+            | Self::LeftAlone { .. }
+            | Self::GaveUp { .. } => Tells::Nothing,
             Self::Unauthorized { .. } | Self::Refused { .. } => Tells::Answered,
             Self::Status { status, .. } if *status < 500 => Tells::Answered,
             Self::Spawn(_)

@@ -350,8 +350,9 @@ impl Running {
 
 impl Commanded for Running {
     fn answer(&mut self, key: &AskKey, answer: &Answer) {
-        self.slot.answered(key);
-        self.connection.answer(key, answer);
+        if self.slot.answered(key) {
+            self.connection.answer(key, answer);
+        }
     }
 
     fn cancel(&mut self, why: &Cancel) {

@@ -180,8 +180,10 @@ const TABLE: &[Setting] = &[
     Setting::new("header_timeout", Serve, Time(1), "10s", "How long the head of a request may take to arrive").named("TIME").reloading(),
     Setting::new("body_timeout", Serve, Time(1), "30s", "How long the body of a request may take to arrive").named("TIME").reloading(),
     Setting::new("keep_alive_timeout", Serve, Time(1), "75s", "How long a connection may be idle").named("TIME").reloading(),
-    Setting::new("call_timeout", Serve, Time(1), "1h", "How long a call may take in all").named("TIME"),
-    Setting::new("quiet_timeout", Serve, Time(1), "5m", "How long a call may go on without any sign of life").named("TIME"),
+    Setting::new("call_timeout", Servers, Time(1), "1h", "How long a call may take in all").named("TIME"),
+    Setting::new("quiet_timeout", Servers, Time(1), "5m", "How long a call may go on without any sign of life; `timeout_ms` of a server says it for that one").named("TIME"),
+    Setting::new("lookup_timeout", Servers, Time(1), "30s", "How long a list, a read, a prompt or a completion may take").named("TIME"),
+    Setting::new("ask_timeout", Servers, Time(1), "10m", "How long a client may take to answer what a server asks").named("TIME"),
     Setting::new("drain_timeout", Serve, Time(0), "10s", "How long requests may go on after the signal to stop").named("TIME").reloading(),
 
     Setting { reloads: true, ..Setting::new("log_level", Every, Text(check::level), "info; warn on stdio", "How much to log: error, warn, info, debug or trace, or a filter such as `lb_backend=debug`") }.named("LEVEL").alias(&["MCP_LOG_LEVEL"]),

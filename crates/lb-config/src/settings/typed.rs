@@ -133,6 +133,10 @@ pub struct Settings {
     pub call_timeout: Duration,
     /// For a call without a sign of life.
     pub quiet_timeout: Duration,
+    /// For what only looks something up.
+    pub lookup_timeout: Duration,
+    /// For the answer to what a server asks.
+    pub ask_timeout: Duration,
     /// For what is under way at the end.
     pub drain_timeout: Duration,
     /// How much to log; `None` for what fits the command.
@@ -202,6 +206,8 @@ impl Settings {
             keep_alive_timeout: gathered.time("keep_alive_timeout", 75),
             call_timeout: gathered.time("call_timeout", 60 * 60),
             quiet_timeout: gathered.time("quiet_timeout", 5 * 60),
+            lookup_timeout: gathered.time("lookup_timeout", 30),
+            ask_timeout: gathered.time("ask_timeout", 10 * 60),
             drain_timeout: gathered.time("drain_timeout", 10),
             log_level: gathered.text("log_level").filter(|level| !level.is_empty()),
             log_format: if gathered.is("log_format", "json") { LogFormat::Json } else { LogFormat::Text },

@@ -68,6 +68,8 @@ impl Middle for Gateway {
     }
 
     fn has(&self, mount: &Mount) -> bool {
-        self.0.surface(mount).is_some() || self.0.entry(mount, &Principal::local()).is_some()
+        let leads = self.0.surface(mount).is_some() || self.0.entry(mount, &Principal::local()).is_some();
+        // Calls of a server that is not served any more may need an answer of their clients to come to an end.
+        leads || self.0.sessions.read().values().any(|seat| seat.mount == *mount && seat.is_working())
     }
 }

@@ -105,6 +105,7 @@ impl Shared {
             touched: AtomicU64::new(self.now()),
             usage: Usage::new(self.clock.now()),
             busy: AtomicU64::new(0),
+            leaving: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             caller,
         });

@@ -43,6 +43,7 @@ pub(super) async fn sweep(gateway: Weak<Shared>) {
             let touched = seat.touched.load(Ordering::Relaxed);
             let unused = now.saturating_sub(touched);
             seat.streams.tick();
+            seat.desk.expire(tokio::time::Instant::now());
             let limits = &shared.setup.limits;
             let is_idle = seat.is_idle();
             if !is_idle {

@@ -30,7 +30,7 @@ impl Link {
         {
             let mut state = self.state.lock();
             state.stop_tending();
-            if state.is_closed {
+            if state.closed.is_some() {
                 return false;
             }
             state.tending = Some(tasks.clone());
