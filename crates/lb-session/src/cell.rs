@@ -31,6 +31,7 @@ pub struct Cell {
     /// The version of the deadline that the hook heard of last. Held while it is called, so that it hears them in order.
     heard: Mutex<u64>,
     hook: Box<dyn Fn(Option<Duration>) + Send + Sync>,
+    unkept: Box<dyn Fn() + Send + Sync>,
 }
 
 struct State {
@@ -44,8 +45,19 @@ impl Cell {
     /// A cell for a session. `deadline` is called whenever the time changes at which the session wants to be ticked,
     /// with no session lock held; it must not use the cell itself.
     pub fn new(session: Session, deadline: impl Fn(Option<Duration>) + Send + Sync + 'static) -> Arc<Self> {
-        let state = State { session, deadline: None, version: 0 };
-        let cell = Arc::new(Self { state: Mutex::new(state), heard: Mutex::new(0), hook: Box::new(deadline) });
+        Self::keeping(session, deadline, || ())
+    }
+
+    /// The same for a session that is kept: `unkept` is called whenever there is something to write again, for the first
+    /// time since [`Session::take_delta`], with no session lock held.
+    pub fn keeping(
+        session: Session,
+        deadline: impl Fn(Option<Duration>) + Send + Sync + 'static,
+        unkept: impl Fn() + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        let state = Mutex::new(State { session, deadline: None, version: 0 });
+        let (hook, unkept) = (Box::new(deadline), Box::new(unkept));
+        let cell = Arc::new(Self { state, heard: Mutex::new(0), hook, unkept });
         // A session that has a deadline already is not to wait for its first use.
         cell.with(|_| ());
         cell
@@ -126,6 +138,9 @@ impl Drop for Held<'_> {
         if let Some((version, deadline)) = after.deadline {
             self.cell.hear(version, deadline);
         }
+        if after.unkept {
+            (self.cell.unkept)();
+        }
     }
 }
 
@@ -134,6 +149,7 @@ struct After {
     effects: Vec<Effect>,
     wakers: Vec<Waker>,
     deadline: Option<(u64, Option<Duration>)>,
+    unkept: bool,
 }
 
 impl State {
@@ -148,6 +164,6 @@ impl State {
             self.version += 1;
             (self.version, due)
         });
-        After { effects, wakers, deadline }
+        After { effects, wakers, deadline, unkept: session.tell_unkept() }
     }
 }

@@ -6,6 +6,7 @@
 //! and told once.
 
 mod drops;
+mod keep;
 mod merge;
 mod rows;
 
@@ -20,6 +21,8 @@ use lb_wire::compose::Object;
 use lb_wire::{Raw, Text};
 
 use self::drops::Drops;
+pub(crate) use self::keep::LogRecord;
+use self::keep::{Lost, Written};
 use self::merge::Merge;
 use self::rows::{Row, Rows};
 use crate::happening::Happening;
@@ -139,6 +142,9 @@ pub struct EventLog {
     /// Lost and not told.
     drops: Option<Drops>,
     dropped_ever: u64,
+    /// Ids that were given out by a process before this one, and are not on record.
+    lost: Vec<Lost>,
+    written: Written,
     warned: bool,
     closed: bool,
 }
@@ -157,6 +163,8 @@ impl EventLog {
             gone: None,
             drops: None,
             dropped_ever: 0,
+            lost: Vec::new(),
+            written: Written::default(),
             warned: false,
             closed: false,
         }
@@ -169,6 +177,7 @@ impl EventLog {
             return id;
         }
         self.seq += 1;
+        self.written.note();
         let merged = self.merge.take().filter(|merge| merge.takes(server, what) && self.rows.is_waiting(merge.seq));
         let (since, count) = merged.as_ref().map_or((id, 0), |merge| (merge.since, merge.count));
         if let Some(merge) = &merged {
@@ -217,6 +226,12 @@ impl EventLog {
             // The newest is always known, even where it did not stay.
             _ if id == ever.last => self.seq + 1,
             Some(from) => from,
+            // Given out by a process that is gone, as others may have been that came after it.
+            None if self.is_lost(id) => {
+                let next = self.rows.first_after(id);
+                gap = Some(Gap { count: None, before: next.map_or(ever.last, |row| row.event.id) });
+                next.map_or(self.seq + 1, |row| row.event.seq)
+            }
             None if self.rows.oldest().is_none_or(|oldest| id < oldest.since) => {
                 // What was pruned is not remembered one by one; that nothing lies between is known for one event.
                 let count = (self.gone == Some(id)).then_some(0);
@@ -226,6 +241,7 @@ impl EventLog {
             None => return Err(UnknownEvent),
         };
         self.rows.deliver_before(from);
+        self.written.note();
         let events = self.rows.not_leased_from(from);
         let seqs = events.iter().map(|event| event.seq).filter(|seq| self.rows.is_waiting(*seq)).collect();
         let (dropped, lease) = self.lease(seqs, !events.is_empty());
@@ -235,6 +251,7 @@ impl EventLog {
     /// The response of a lease is safe: its events are delivered.
     pub fn commit(&mut self, lease: Lease) {
         let Some(held) = self.leases.remove(&lease) else { return };
+        self.written.note();
         for seq in held.seqs {
             self.rows.deliver(seq);
         }
@@ -338,6 +355,7 @@ impl EventLog {
     fn remove(&mut self, seq: u64) {
         let lost = self.rows.is_waiting(seq);
         let Some(row) = self.rows.remove(seq) else { return };
+        self.written.note();
         self.gone = self.gone.max(Some(row.event.id));
         let (id, kind) = (row.event.id, row.event.kind);
         if lost && self.drops.is_none() {

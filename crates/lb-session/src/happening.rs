@@ -72,6 +72,7 @@ pub enum Cause {
     ServerRemoved,
     ServerCancelled,
     Shutdown,
+    NodeLost,
 }
 
 impl Cause {
@@ -84,6 +85,7 @@ impl Cause {
             Self::ServerRemoved => "server_removed",
             Self::ServerCancelled => "server_cancelled",
             Self::Shutdown => "shutdown",
+            Self::NodeLost => "node_lost",
         }
     }
 }
@@ -114,6 +116,32 @@ pub struct Reconnected {
 }
 
 impl Happening {
+    /// All types of events.
+    pub(crate) const KINDS: [&'static str; 22] = [
+        "task_created",
+        "task_completed",
+        "task_failed",
+        "task_cancelled",
+        "task_expired",
+        "elicitation_request",
+        "elicitation_expired",
+        "sampling_request",
+        "sampling_expired",
+        "notification",
+        "server_connected",
+        "server_disconnected",
+        "server_reconnecting",
+        "server_reconnected",
+        "server_added",
+        "server_removed",
+        "server_health_degraded",
+        "server_health_restored",
+        "server_process_crashed",
+        "server_restart_failed",
+        "timer_expired",
+        "events_dropped",
+    ];
+
     /// The type of the event.
     pub fn kind(&self) -> &'static str {
         match self {

@@ -18,6 +18,14 @@ impl Moment {
         Self { up: self.up + time, unix: self.unix + time }
     }
 
+    /// The moment at which it was `unix`, seen from here. Clocks start late enough that what is worth remembering does
+    /// not lie before their start; what does is as old as can be.
+    #[must_use]
+    pub fn shifted(self, unix: Duration) -> Self {
+        let up = if unix < self.unix { self.up.saturating_sub(self.unix - unix) } else { self.up + (unix - self.unix) };
+        Self { up, unix }
+    }
+
     /// How long from here until a deadline; nothing when it has passed.
     pub fn until(self, deadline: Duration) -> Duration {
         deadline.saturating_sub(self.up)

@@ -103,6 +103,7 @@ impl Session {
         };
         self.requests.by_server.entry(Box::from(&*server)).or_default().insert(id);
         self.requests.all.insert(id, request);
+        self.note();
         self.tell(&server, &what, now);
         Ok(id)
     }
@@ -256,6 +257,7 @@ impl Session {
         }
         self.request_ended(request.server(), request.created().up, now);
         self.changed = true;
+        self.note();
         Some(request)
     }
 

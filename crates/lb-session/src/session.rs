@@ -8,6 +8,7 @@ use crate::cell::Watchers;
 use crate::effect::Effect;
 use crate::events::EventLog;
 use crate::happening::{Cause, Happening};
+use crate::keep::Journal;
 use crate::limits::Limits;
 use crate::logs::Logs;
 use crate::moment::Moment;
@@ -38,6 +39,8 @@ pub struct Session {
     pub(crate) requests: Requests,
     pub(crate) logs: Logs,
     pub(crate) timers: Timers,
+    /// What has to be written; `None` when nobody keeps this session.
+    pub(crate) journal: Option<Journal>,
     closed: bool,
     touched: Moment,
 }
@@ -55,6 +58,7 @@ impl Session {
             requests: Requests::default(),
             logs: Logs::default(),
             timers: Timers::default(),
+            journal: None,
             closed: false,
             touched: Moment::default(),
         }

@@ -92,6 +92,7 @@ impl Session {
         self.tell(&task.server().clone(), &what, now);
         self.tasks.working.insert(id);
         self.tasks.all.insert(id, task);
+        self.note_task(id);
         Ok(id)
     }
 
@@ -254,6 +255,7 @@ impl Session {
             self.forget_oldest_task();
         }
         self.changed = true;
+        self.note_task(id);
         Some((server, tool, remote))
     }
 
@@ -262,6 +264,7 @@ impl Session {
             && let Some(task) = self.tasks.all.remove(&id)
         {
             self.tasks.ended_bytes -= task.bytes();
+            self.note_task_gone(id);
         }
     }
 }

@@ -11,8 +11,11 @@ use crate::moment::{Moment, rfc3339};
 use crate::session::Session;
 use crate::ulid::Ulid;
 
+mod keep;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use keep::TimerRecord;
 
 /// Longest message of a timer, in characters.
 const MESSAGE_CHARS_MAX: usize = 500;
@@ -184,6 +187,7 @@ impl Session {
         let timer = Timer { id, message: message.into(), duration, interval, fired: 0, created: now, due, status };
         self.timers.active.insert((due, id));
         self.timers.all.insert(id, timer);
+        self.note();
         Ok(id)
     }
 
@@ -242,6 +246,7 @@ impl Session {
     }
 
     fn fire_timer(&mut self, id: Ulid, now: Moment) {
+        self.note();
         let Some(timer) = self.timers.all.get_mut(&id) else { return };
         timer.fire(now);
         let (message, fired, interval) = (timer.message.clone(), timer.fired, timer.interval);
@@ -256,6 +261,7 @@ impl Session {
     }
 
     fn timer_stopped(&mut self, id: Ulid, now: Moment) {
+        self.note();
         self.timers.inactive.push_back((now.up + self.limits.timer_kept_for, id));
         // Setting and deleting again and again must not fill the memory either.
         while 2 * self.limits.timers_max < self.timers.inactive.len() {
@@ -266,6 +272,7 @@ impl Session {
     fn forget_oldest_timer(&mut self) {
         if let Some((_, id)) = self.timers.inactive.pop_front() {
             self.timers.all.remove(&id);
+            self.note();
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Ids that sort in the order in which they were made, within this process.
 
 use std::fmt;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -19,6 +20,8 @@ const RANDOM_BITS: u32 = 80;
 impl Ulid {
     /// How many characters its text has.
     pub const CHARS: usize = 26;
+    /// Before all others.
+    pub(crate) const FIRST: Self = Self(0);
 
     /// A new one, greater than every earlier one of this process.
     pub fn mint(now: Moment) -> Self {
@@ -28,6 +31,26 @@ impl Ulid {
         let mut last = LAST.lock();
         *last = if *last >> RANDOM_BITS < millis { millis << RANDOM_BITS | random } else { *last + 1 };
         Self(*last)
+    }
+
+    /// The last one that can be minted at this time; every later one of this process is greater than it.
+    pub(crate) fn end_of(unix: Duration) -> Self {
+        let millis = unix.as_millis() & ((1 << 48) - 1);
+        let end = millis << RANDOM_BITS | ((1 << RANDOM_BITS) - 1);
+        let mut last = LAST.lock();
+        *last = end.max(*last);
+        Self(*last)
+    }
+
+    /// One that another process minted at this time.
+    #[cfg(test)]
+    pub(crate) fn elsewhere(unix: Duration) -> Self {
+        Self(unix.as_millis() << RANDOM_BITS | 7)
+    }
+
+    /// When it was minted, since the Unix epoch.
+    pub(crate) fn unix(self) -> Duration {
+        Duration::from_millis(u64::try_from(self.0 >> RANDOM_BITS).unwrap_or(u64::MAX))
     }
 
     /// Reads one, in upper or lower case; `None` when the text is none.
@@ -64,6 +87,13 @@ impl fmt::Display for Ulid {
 impl fmt::Debug for Ulid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Ulid {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        Self::parse(&text).ok_or_else(|| serde::de::Error::custom("no ULID"))
     }
 }
 

@@ -4,10 +4,22 @@ use std::time::Duration;
 
 use lb_exchange::ServerName;
 use lb_wire::Text;
+use serde::{Deserialize, Serialize};
 
 use super::Event;
 use crate::happening::Happening;
+use crate::keep::millis;
 use crate::ulid::Ulid;
+
+/// [`Drops`] as they are written.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct DropsRecord {
+    count: u64,
+    first: Ulid,
+    last: Ulid,
+    seq: u64,
+    unix: u64,
+}
 
 /// Some lost events, as one.
 #[derive(Clone, Debug)]
@@ -22,6 +34,22 @@ pub(super) struct Drops {
 impl Drops {
     pub(super) fn one(event: &Event) -> Self {
         Self { count: 1, first: event.id, last: event.id, seq: event.seq, unix: event.unix }
+    }
+
+    /// So many that were lost between two ids, both included; none when it is not known that there were any.
+    pub(super) fn many(count: u64, first: Ulid, last: Ulid, seq: u64, unix: Duration) -> Self {
+        Self { count, first, last, seq, unix }
+    }
+
+    /// As it is written.
+    pub(super) fn record(&self) -> DropsRecord {
+        let Self { count, first, last, seq, unix } = *self;
+        DropsRecord { count, first, last, seq, unix: millis(unix) }
+    }
+
+    pub(super) fn restored(record: &DropsRecord) -> Self {
+        let DropsRecord { count, first, last, seq, unix } = *record;
+        Self { count, first, last, seq, unix: Duration::from_millis(unix) }
     }
 
     pub(super) fn join(one: Option<Self>, other: Option<Self>) -> Option<Self> {

@@ -3,6 +3,7 @@
 //! Nothing here walks the log: every step costs a few lookups in ordered maps.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -154,6 +155,38 @@ impl Rows {
         while let Some(seq) = self.leased.first().copied().filter(|seq| *seq < place) {
             self.deliver(seq);
         }
+    }
+
+    /// An event that was written down, waiting or delivered.
+    pub(super) fn insert_as(&mut self, row: Row, waits: bool) {
+        let seq = row.event.seq;
+        self.insert(row);
+        if !waits && self.stop_waiting(seq) {
+            self.delivered.insert(seq);
+        }
+    }
+
+    /// The events from a place on.
+    pub(super) fn from(&self, place: u64) -> impl Iterator<Item = &Row> {
+        self.rows.range(place..).map(|(_, row)| row)
+    }
+
+    /// The first event with a later id.
+    pub(super) fn first_after(&self, id: Ulid) -> Option<&Row> {
+        let (_, seq) = self.places.range((Bound::Excluded(id), Bound::Unbounded)).next()?;
+        self.get(*seq)
+    }
+
+    /// Stretches of places, first to last, all of whose events are delivered, or none.
+    pub(super) fn stretches(&self, delivered: bool) -> Vec<(u64, u64)> {
+        let mut stretches: Vec<(u64, u64)> = Vec::new();
+        for seq in self.rows.keys().filter(|seq| self.delivered.contains(seq) == delivered) {
+            match stretches.last_mut() {
+                Some(last) if last.1 + 1 == *seq => last.1 = *seq,
+                _ => stretches.push((*seq, *seq)),
+            }
+        }
+        stretches
     }
 
     fn start_waiting(&mut self, seq: u64) {

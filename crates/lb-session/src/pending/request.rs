@@ -127,6 +127,7 @@ impl Pending {
             Cause::ServerRemoved => "Server removed".into(),
             Cause::ServerCancelled => "Server withdrew the request".into(),
             Cause::Shutdown => "Session ended".into(),
+            Cause::NodeLost => "Node lost".into(),
         }
     }
 

@@ -1,5 +1,7 @@
 //! One task.
 
+mod keep;
+
 use std::time::Duration;
 
 use lb_exchange::Remote;
