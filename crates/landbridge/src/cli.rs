@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use lb_config::settings::{INLINE_CONFIG, table};
 
 use crate::flags::{self, Flags};
 
@@ -45,11 +46,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Serve configured servers over HTTP: all of them as tools at /mcp, each at /mcp/server/NAME.
-    #[command(
-        after_help = "Example:\n  landbridge serve --config mcp.json\n\nmcp.json:\n  { \"mcpServers\": {\n      \
-                      \"files\": { \"command\": \"npx\", \"args\": [\"-y\", \"@modelcontextprotocol/server-filesystem\", \"/tmp\"] },\n      \
-                      \"docs\":  { \"url\": \"https://example.com/mcp\", \"headers\": { \"Authorization\": \"Bearer ${DOCS_TOKEN}\" } }\n  } }"
-    )]
+    #[command(after_help = serve_help())]
     Serve(Serve),
     /// Serve over stdin and stdout, for clients that start their servers: all servers as tools, or one by itself.
     #[command(
@@ -90,10 +87,24 @@ pub enum Command {
     Init(crate::init::Init),
     /// Test a server over HTTP with one short session, and say what held and what did not.
     #[command(
-        after_help = "Examples:\n  landbridge smoke\n  landbridge smoke http://127.0.0.1:8080/mcp --json\n\nExit codes: 0 \
-                            all that could be tried held, 1 something did not. What a server has no tool for is n/a."
+        after_help = "Examples:\n  landbridge smoke\n  landbridge smoke http://127.0.0.1:8080/mcp --json\n  landbridge \
+                      smoke https://localhost:8443/mcp --ca ca.pem\n\nExit codes: 0 all that could be tried held, 1 \
+                      something did not. What a server need not have, and has not, is n/a."
     )]
     Smoke(crate::smoke::Smoke),
+}
+
+/// What stands below the flags of `serve`: an example, and what has a variable and no flag.
+fn serve_help() -> String {
+    let mut text = "Example:\n  landbridge serve --config mcp.json\n\nmcp.json:\n  { \"mcpServers\": {\n      \
+                    \"files\": { \"command\": \"npx\", \"args\": [\"-y\", \"@modelcontextprotocol/server-filesystem\", \"/tmp\"] },\n      \
+                    \"docs\":  { \"url\": \"https://example.com/mcp\", \"headers\": { \"Authorization\": \"Bearer ${DOCS_TOKEN}\" } }\n  } }\n\n\
+                    Variables that have no flag:\n"
+        .to_owned();
+    for setting in table().iter().filter(|setting| !setting.has_flag && !setting.is_absent()) {
+        text += &format!("  {}: {}\n", setting.variable(), setting.help);
+    }
+    text + &format!("  {INLINE_CONFIG}: The servers themselves, as JSON, in place of --config")
 }
 
 /// `landbridge serve`
@@ -177,5 +188,14 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_has_no_flag_is_named_in_the_help() {
+        let help = serve_help();
+        for name in ["LANDBRIDGE_OPERATOR_TOKEN", "LANDBRIDGE_LOG_DIR", "LANDBRIDGE_CONFIG: "] {
+            assert!(help.contains(name), "{name} is not in {help}");
+        }
+        assert!(!help.contains("LANDBRIDGE_KEY"), "{help}");
     }
 }

@@ -63,18 +63,17 @@ pub async fn init(Init { name, dir, force, sdk }: Init) -> Result<(), Failure> {
         vendor::vendor(&shown).await?;
         project.write(".cargo/config.toml", vendor::CONFIG, force)?;
     }
-    let text = next_steps(&name, &shown.display().to_string(), &whole.display().to_string(), sdk);
+    let text = next_steps(&name, &shown.display().to_string(), &template::program(&whole, &name), sdk);
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes()).map_err(|error| Failure::runtime(format!("cannot print: {error}")))
 }
 
-fn next_steps(name: &Name, shown: &str, whole: &str, sdk: Sdk) -> String {
+fn next_steps(name: &Name, shown: &str, program: &serde_json::Value, sdk: Sdk) -> String {
     let (shown, offline) = (quoted(shown), if sdk == Sdk::Vendored { " --offline" } else { "" });
-    let program = serde_json::Value::from(format!("{whole}/target/release/{name}"));
     format!(
         "Made {name} in {shown}\n\nNext\n  cd {shown}\n  cargo test{offline}\n  cargo build --release{offline}\n\n\
          Then put it into a client's config\n  {{ \"mcpServers\": {{ \"{server}\": {{ \"command\": {program} }} }} }}\n\n\
-         or try it behind landbridge, from its folder\n  landbridge serve --config mcp.json\n",
+         or try it behind landbridge\n  landbridge serve --config mcp.json\n",
         server = name.server(),
     )
 }

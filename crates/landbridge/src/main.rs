@@ -11,6 +11,7 @@ mod demo;
 mod embedded;
 mod files;
 mod flags;
+mod hint;
 mod init;
 mod logs;
 mod reload;

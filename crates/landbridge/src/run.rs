@@ -7,7 +7,7 @@ use crate::cli::{Cli, Command, SurfaceName};
 use crate::reload::Reload;
 use crate::serve::serve;
 use crate::settled::Settled;
-use crate::{config_command, demo, embedded, init, logs, smoke, stdio, wrap};
+use crate::{config_command, demo, embedded, hint, init, logs, smoke, stdio, wrap};
 
 /// Why a command ended badly: the exit code, and what to say on stderr.
 pub struct Failure(pub u8, pub String);
@@ -58,7 +58,8 @@ pub fn harmless(text: &str) -> String {
 pub fn usage(error: &clap::Error) -> ExitCode {
     let text = error.render();
     let shown = if error.use_stderr() {
-        eprint!("{}", harmless(&text.to_string()));
+        let hint = hint::of(error, std::env::args()).map(|hint| format!("\n{hint}\n")).unwrap_or_default();
+        eprint!("{}", harmless(&format!("{text}{hint}")));
         Ok(())
     } else {
         // Help and version are ours, in colour where a terminal is.
@@ -88,8 +89,8 @@ async fn serve_config(settled: Settled, logs: logs::Handle) -> Result<(), Failur
 
 /// As a shell takes it for one word.
 pub fn quoted(path: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+,@%".contains(&byte);
-    if !path.starts_with('-') && path.bytes().all(plain) {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+,@%:=".contains(&byte);
+    if !path.is_empty() && path.bytes().all(plain) {
         return path.to_owned();
     }
     format!("'{}'", path.replace('\'', "'\\''"))

@@ -23,4 +23,4 @@ mod restart;
 pub use children::Children;
 pub use connect::{CHILDREN_MAX, Connection, Connector, EmbeddedServers, Environment, Server, Wish};
 pub use error::{ConnectError, Dismissal};
-pub use http::{Mailbox, input_requests};
+pub use http::{Mailbox, Secure, SecureError, Trust, input_requests};

@@ -33,7 +33,7 @@ pub fn files(name: &Name, folder: &Path, sdk: Sdk) -> Vec<(&'static str, String)
         ("__SDK_SERVER_DEP__", dependency(r#""server", "macros", "transport-io""#)),
         ("__SDK_CLIENT_DEP__", dependency(r#""client""#)),
         ("__SDK_NOTE__", note.to_owned()),
-        ("__PROJECT_DIR__", folder.display().to_string().replace('\\', "\\\\").replace('"', "\\\"")),
+        ("__PROGRAM__", program(folder, name).to_string()),
         ("__SERVER_NAME__", name.server()),
         ("__PROJECT_NAME__", name.to_string()),
     ];
@@ -43,6 +43,11 @@ pub fn files(name: &Name, folder: &Path, sdk: Sdk) -> Vec<(&'static str, String)
         path => (path, fill(text)),
     };
     FILES.iter().map(file).collect()
+}
+
+/// Where the project's program will be, as JSON.
+pub fn program(folder: &Path, name: &Name) -> serde_json::Value {
+    folder.join("target/release").join(name.as_str()).to_string_lossy().into()
 }
 
 /// Whether a project of this name would stand beside a dependency of the same name.

@@ -9,19 +9,25 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use lb_backend::{Secure, SecureError, Trust};
 use lb_exchange::Tasks;
 use lb_wire::sse::{Decoder, Event};
 use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 /// How long the server may be silent.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
+/// How long it may take to connect.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// How much of an answer is read.
 const BODY_BYTES_MAX: usize = 16 << 20;
 
 /// Where a server is.
 #[derive(Clone, Debug)]
 pub struct Target {
+    is_secure: bool,
+    host: String,
     authority: String,
     /// Host and port, to connect to.
     address: String,
@@ -29,45 +35,95 @@ pub struct Target {
 }
 
 impl Target {
-    /// Reads an `http` URL.
+    /// Reads an `http` or `https` URL.
     ///
     /// # Errors
     /// With what to give instead.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let advice = || "give an http URL, as in http://127.0.0.1:8080/mcp".to_owned();
+        let advice = || "give an http or https URL, as in http://127.0.0.1:8080/mcp".to_owned();
         let uri: Uri = text.parse().map_err(|_| advice())?;
-        let (Some("http"), Some(authority)) = (uri.scheme_str(), uri.authority()) else { return Err(advice()) };
-        if authority.as_str().contains('@') {
+        let Some(authority) = uri.authority().filter(|authority| !authority.as_str().contains('@')) else {
             return Err(advice());
-        }
-        let address = format!("{}:{}", authority.host(), authority.port_u16().unwrap_or(80));
+        };
+        let (is_secure, usual_port) = match uri.scheme_str() {
+            Some("http") => (false, 80),
+            Some("https") => (true, 443),
+            _ => return Err(advice()),
+        };
+        let address = format!("{}:{}", authority.host(), authority.port_u16().unwrap_or(usual_port));
         let path = match uri.path_and_query().map(|path| path.as_str()) {
             None | Some("/" | "") => "/mcp".to_owned(),
             Some(path) => path.to_owned(),
         };
-        Ok(Self { authority: authority.to_string(), address, path })
+        Ok(Self { is_secure, host: authority.host().to_owned(), authority: authority.to_string(), address, path })
+    }
+
+    /// Whether it is spoken to over TLS.
+    pub fn is_secure(&self) -> bool {
+        self.is_secure
     }
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}{}", self.authority, self.path)
+        let scheme = if self.is_secure { "https" } else { "http" };
+        write!(f, "{scheme}://{}{}", self.authority, self.path)
     }
 }
 
 /// Sends requests to one server.
 pub struct Client {
     target: Target,
+    tls: Option<Secure>,
     tasks: Tasks,
 }
+
+/// A connection, encrypted or not.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// Headers of a request, by name.
 pub type Headers<'a> = &'a [(&'a str, &'a str)];
 
 impl Client {
-    /// For this server.
-    pub fn new(target: Target) -> Self {
-        Self { target, tasks: Tasks::default() }
+    /// For this server, whose certificate is judged like this.
+    ///
+    /// # Errors
+    /// There is nobody to trust.
+    pub fn new(target: Target, trust: &Trust) -> Result<Self, SecureError> {
+        let tls = target.is_secure.then(|| Secure::new(&target.host, trust)).transpose()?;
+        Ok(Self { target, tls, tasks: Tasks::default() })
+    }
+
+    /// Where the server is.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Whether the server can be connected to at all.
+    ///
+    /// # Errors
+    /// What went wrong, in words.
+    pub async fn reach(&self) -> Result<(), String> {
+        match tokio::time::timeout(CONNECT_MAX, self.connect()).await {
+            Ok(reached) => reached.map(drop),
+            Err(_) => Err(format!("cannot connect to {} within {} s", self.target.address, CONNECT_MAX.as_secs())),
+        }
+    }
+
+    async fn connect(&self) -> Result<Box<dyn Stream>, String> {
+        let address = &self.target.address;
+        let stream =
+            TcpStream::connect(address).await.map_err(|error| format!("cannot connect to {address}: {error}"))?;
+        let Some(tls) = &self.tls else { return Ok(Box::new(stream)) };
+        match tls.connect(stream).await {
+            Ok(stream) => Ok(Box::new(stream)),
+            Err(SecureError::Untrusted) => {
+                let way = "give --ca FILE with the certificate of its authority, or --insecure to trust it untested";
+                Err(format!("{}; {way}", SecureError::Untrusted))
+            }
+            Err(error) => Err(format!("no TLS with {address}: {error}")),
+        }
     }
 
     /// A request to the endpoint.
@@ -103,10 +159,7 @@ impl Client {
         let body = body.map(Value::to_string).unwrap_or_default();
         let request = request.body(Full::new(Bytes::from(body))).map_err(|error| error.to_string())?;
         let sent = async {
-            let address = &self.target.address;
-            let stream =
-                TcpStream::connect(address).await.map_err(|error| format!("cannot connect to {address}: {error}"))?;
-            let handshake = http1::handshake(TokioIo::new(stream)).await;
+            let handshake = http1::handshake(TokioIo::new(self.connect().await?)).await;
             let (mut sender, connection) = handshake.map_err(|error| error.to_string())?;
             self.tasks.spawn(async move {
                 if let Err(error) = connection.await {
@@ -211,7 +264,8 @@ mod tests {
             ("http://localhost:9", Some("http://localhost:9/mcp")),
             ("http://[::1]:9/mcp/server/x?a=1", Some("http://[::1]:9/mcp/server/x?a=1")),
             ("http://example.com", Some("http://example.com/mcp")),
-            ("https://example.com/mcp", None),
+            ("https://example.com/mcp", Some("https://example.com/mcp")),
+            ("https://me@example.com/mcp", None),
             ("http://me:hush@example.com/", None),
             ("localhost:8080", None),
             ("ftp://x/", None),

@@ -7,9 +7,14 @@ use serde_json::{Value, json};
 
 use super::client::{Answer, Client};
 use super::report::{Outcome, Report};
+use crate::logs::Words;
 
 const HEALTH_MAX: Duration = Duration::from_secs(10);
 const HEALTH_EVERY: Duration = Duration::from_millis(250);
+/// How long nothing is said while the server does not answer.
+const SILENT_FOR: Duration = Duration::from_secs(1);
+/// How long the first event of a stream may take; a server need not send any.
+const PRIMING_MAX: Duration = Duration::from_secs(3);
 const BOTH: &str = "application/json, text/event-stream";
 /// Knows neither priming events nor closed streams.
 const PLAIN: &str = "2025-03-26";
@@ -33,7 +38,7 @@ pub async fn all(client: &Client, report: &mut Report) {
     }
     if let Some(session) = open(client, report, "initialize with resumption", RESUMING).await {
         let tools = session.tools().await;
-        report.add("GET opens a primed stream", settle(session.primed().await));
+        report.add("GET opens a primed stream", session.primed().await);
         let resumed = match has(&tools, "simulate_work") {
             Ok(()) => settle(session.resume().await),
             Err(outcome) => outcome,
@@ -50,14 +55,29 @@ fn settle(result: Result<String, String>) -> Outcome {
     }
 }
 
-/// Waits until the server answers at all.
+/// Whether the server answers at all; says so when that takes long.
 async fn health(client: &Client) -> Outcome {
+    let mut asking = std::pin::pin!(ask_health(client));
+    if let Ok(outcome) = tokio::time::timeout(SILENT_FOR, &mut asking).await {
+        return outcome;
+    }
+    Words::info("waiting", format!("waiting for {} to answer", client.target())).say();
+    asking.await
+}
+
+async fn ask_health(client: &Client) -> Outcome {
+    // One that cannot be connected to will not come by being waited for: who gives a URL has started the server.
+    if let Err(why) = client.reach().await {
+        return Outcome::Failed(format!("{why}; is the server running?"));
+    }
     let until = Instant::now() + HEALTH_MAX;
     loop {
         let why = match client.get("/health").await {
             Ok(answer) if answer.status().is_success() => return Outcome::Passed(format!("HTTP {}", answer.status())),
-            Ok(answer) if answer.status() == 404 => return no_health(),
-            Ok(answer) => format!("/health: HTTP {}", answer.status()),
+            Ok(answer) if answer.status().is_server_error() || answer.status() == 429 => {
+                format!("/health: HTTP {}", answer.status())
+            }
+            Ok(_) => return no_health(),
             Err(why) => why,
         };
         if until <= Instant::now() {
@@ -69,7 +89,7 @@ async fn health(client: &Client) -> Outcome {
 
 async fn healthy(client: &Client) -> Outcome {
     match client.get("/health").await {
-        Ok(answer) if answer.status() == 404 => no_health(),
+        Ok(answer) if answer.status().is_client_error() => no_health(),
         Ok(answer) if answer.status().is_success() => match answer.message().await {
             Ok(health) => Outcome::Passed(health["status"].as_str().unwrap_or("yes").to_owned()),
             Err(_) => Outcome::Passed("yes".to_owned()),
@@ -93,14 +113,16 @@ fn has(tools: &Result<Vec<String>, String>, name: &str) -> Result<(), Outcome> {
 
 struct Session<'a> {
     client: &'a Client,
-    id: String,
+    /// A server need not keep sessions.
+    id: Option<String>,
     version: String,
 }
 
 async fn open<'a>(client: &'a Client, report: &mut Report, step: &'static str, version: &str) -> Option<Session<'a>> {
     match Session::open(client, version).await {
         Ok(session) => {
-            report.add(step, Outcome::Passed(format!("revision {}", session.version)));
+            let without = if session.id.is_none() { ", without a session" } else { "" };
+            report.add(step, Outcome::Passed(format!("revision {}{without}", session.version)));
             Some(session)
         }
         Err(why) => {
@@ -116,11 +138,9 @@ impl<'a> Session<'a> {
         let params = json!({ "protocolVersion": version, "capabilities": {}, "clientInfo": info });
         let body = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
         let answer = client.mcp(Method::POST, &[("Accept", BOTH)], Some(&body)).await?;
-        let status = answer.status();
         let id = answer.header("Mcp-Session-Id").map(str::to_owned);
         let message = answer.message().await?;
         let result = result(&message)?;
-        let id = id.ok_or_else(|| format!("HTTP {status} without Mcp-Session-Id"))?;
         let version = result["protocolVersion"].as_str().ok_or("no protocolVersion in the answer")?.to_owned();
         let session = Self { client, id, version };
         let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
@@ -129,8 +149,10 @@ impl<'a> Session<'a> {
     }
 
     async fn send(&self, method: Method, more: &[(&str, &str)], body: Option<&Value>) -> Result<Answer, String> {
-        let own = [("Mcp-Session-Id", self.id.as_str()), ("MCP-Protocol-Version", self.version.as_str())];
-        self.client.mcp(method, &[&own, more].concat(), body).await
+        let mut headers = vec![("MCP-Protocol-Version", self.version.as_str())];
+        headers.extend(self.id.as_deref().map(|id| ("Mcp-Session-Id", id)));
+        headers.extend(more);
+        self.client.mcp(method, &headers, body).await
     }
 
     async fn request(&self, method: &str, params: Value) -> Result<Answer, String> {
@@ -158,16 +180,25 @@ impl<'a> Session<'a> {
         settle(add.await)
     }
 
-    /// The stream of a GET begins with an event that has an id and no data.
-    async fn primed(&self) -> Result<String, String> {
-        let mut answer = self.send(Method::GET, &[("Accept", "text/event-stream")], None).await?;
-        if answer.status() != 200 || !answer.is_stream() {
-            return Err(format!("HTTP {} instead of an event stream", answer.status()));
+    /// The stream of a GET begins with an event that has an id and no data, where the server has such a stream and lets
+    /// clients resume it: it need not.
+    async fn primed(&self) -> Outcome {
+        let mut answer = match self.send(Method::GET, &[("Accept", "text/event-stream")], None).await {
+            Ok(answer) => answer,
+            Err(why) => return Outcome::Failed(why),
+        };
+        if matches!(answer.status().as_u16(), 404 | 405 | 501) {
+            return Outcome::NotApplicable(format!("it has no stream to GET (HTTP {})", answer.status()));
         }
-        match answer.event().await? {
-            Some(event) if event.is_priming() => Ok("an id before anything else".to_owned()),
-            Some(_) => Err("the first event is no priming event".to_owned()),
-            None => Err("the stream ended without an event".to_owned()),
+        if answer.status() != 200 || !answer.is_stream() {
+            return Outcome::Failed(format!("HTTP {} instead of an event stream", answer.status()));
+        }
+        match tokio::time::timeout(PRIMING_MAX, answer.event()).await {
+            Ok(Ok(Some(event))) if event.is_priming() => Outcome::Passed("an id before anything else".to_owned()),
+            Ok(Ok(Some(_))) => Outcome::NotApplicable("its stream does not begin with a priming event".to_owned()),
+            Ok(Ok(None)) => Outcome::Failed("the stream ended without an event".to_owned()),
+            Ok(Err(why)) => Outcome::Failed(why),
+            Err(_) => Outcome::NotApplicable(format!("its stream has no event within {} s", PRIMING_MAX.as_secs())),
         }
     }
 
@@ -199,8 +230,21 @@ impl<'a> Session<'a> {
     }
 
     async fn end(self, report: &mut Report, ends: &'static str, gone: &'static str) {
-        let deleted = self.send(Method::DELETE, &[], None).await;
-        report.add(ends, status(deleted, 200));
+        let none = |why: &str| Outcome::NotApplicable(why.to_owned());
+        let deleted = match self.id {
+            None => none("it keeps no sessions"),
+            Some(_) => match self.send(Method::DELETE, &[], None).await {
+                Ok(answer) if answer.status().is_success() => Outcome::Passed(format!("HTTP {}", answer.status())),
+                Ok(answer) if answer.status() == 405 => none("it lets no client end a session"),
+                Ok(answer) => Outcome::Failed(format!("HTTP {} instead of 200", answer.status())),
+                Err(why) => Outcome::Failed(why),
+            },
+        };
+        let is_over = matches!(deleted, Outcome::Passed(_));
+        report.add(ends, deleted);
+        if !is_over {
+            return report.add(gone, none("the session was not ended"));
+        }
         let body = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {} });
         let after = self.send(Method::POST, &[("Accept", BOTH)], Some(&body)).await;
         report.add(gone, status(after, 404));

@@ -74,6 +74,9 @@ async fn a_project_is_made_with_every_blank_filled_in() {
         assert!(!text.contains("__"), "{}: {text}", path.display());
     }
     assert!(made[&project.join("Cargo.toml")].contains("name = \"my-server\"\n"));
+    let config: serde_json::Value = serde_json::from_str(&made[&project.join("mcp.json")]).expect("JSON");
+    assert_eq!(config["mcpServers"]["my-server"]["command"], program.to_str().expect("text"), "{config}");
+    assert!(made[&project.join(".env.example")].contains("Nothing reads this file by itself"));
 }
 
 #[tokio::test]
@@ -196,4 +199,19 @@ async fn projects_of_both_kinds_build_and_pass_their_tests() {
     server.send(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await.expect("sent");
     let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"greet","arguments":{"name":"Ada"}}}"#;
     assert!(soon(server.ask(call)).await.expect("an answer").contains("Hello, Ada!"));
+
+    // With the config that is there, from any folder, once the program is where its README has it built.
+    let release = second.join("target/release");
+    fs::create_dir_all(&release).expect("folders");
+    let built = Path::new(crate::LANDBRIDGE).with_file_name("init-projects").join("debug/z_second");
+    fs::copy(built, release.join("z_second")).expect("a copy");
+    let config = second.join("mcp.json");
+    fs::write(&config, fs::read_to_string(&config).expect("text").replace("Hello", "Servus")).expect("written");
+    let mut behind = landbridge(&["stdio", "--surface", "server", "--config", config.to_str().expect("text")]);
+    behind.current_dir("/");
+    let mut server = RawStdio::spawn(behind).expect("it starts");
+    soon(server.ask(hello)).await.expect("an answer");
+    server.send(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await.expect("sent");
+    let said = soon(server.ask(call)).await.expect("an answer");
+    assert!(said.contains("Servus, Ada!"), "its variable reaches it: {said}");
 }

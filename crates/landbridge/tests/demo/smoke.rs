@@ -1,7 +1,11 @@
 //! `landbridge smoke`: against its own demo, against a gateway, against nothing, and the process it leaves behind: none.
 
-use serde_json::Value;
-use tokio::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 
 use crate::{Demo, ends, landbridge};
 
@@ -76,14 +80,93 @@ async fn a_server_that_is_not_there_fails_with_a_reason() {
     let free = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = free.local_addr().expect("an address");
     drop(free);
+    let start = Instant::now();
     let (code, stdout, stderr) = ends(&mut landbridge(&["smoke", &format!("http://{address}")])).await;
     assert_eq!(code, Some(1), "{stdout}{stderr}");
+    assert!(start.elapsed() < Duration::from_secs(8), "a refusal is told at once: {:?}", start.elapsed());
     assert!(stdout.contains("FAIL") && stdout.contains("is the server running?"), "{stdout}");
     assert!(stderr.contains("one step of the smoke test failed"), "{stderr}");
     let (code, _, stderr) = ends(&mut landbridge(&["smoke", "localhost:8080"])).await;
     assert_eq!(
-        (code, stderr.contains("give an http URL, as in http://127.0.0.1:8080/mcp")),
+        (code, stderr.contains("give an http or https URL, as in http://127.0.0.1:8080/mcp")),
         (Some(2), true),
         "{stderr}"
     );
+}
+
+/// What a server does with a GET of its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stream {
+    Refused,
+    Silent,
+    Unprimed,
+}
+
+/// Answers one request as a small server does that keeps no session.
+async fn answer(mut socket: TcpStream, stream: Stream) -> Option<()> {
+    let mut seen = Vec::new();
+    let head = loop {
+        socket.read_buf(&mut seen).await.ok().filter(|count| *count != 0)?;
+        if let Some(at) = seen.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
+            break at + 4;
+        }
+    };
+    let text = String::from_utf8_lossy(&seen[..head]).to_ascii_lowercase();
+    let length = text.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok());
+    while seen.len() < head + length.unwrap_or(0) {
+        socket.read_buf(&mut seen).await.ok().filter(|count| *count != 0)?;
+    }
+    let message: Value = serde_json::from_slice(&seen[head..]).unwrap_or_default();
+    let result = match message["method"].as_str() {
+        Some("initialize") => json!({ "protocolVersion": message["params"]["protocolVersion"], "capabilities": {},
+            "serverInfo": { "name": "small", "version": "1" } }),
+        _ => json!({ "tools": [] }),
+    };
+    let body = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }).to_string();
+    let reply = |status: &str, body: &str| {
+        let length = body.len();
+        format!(
+            "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+        )
+    };
+    let events = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
+    let said = match (text.split(' ').next()?, stream) {
+        ("post", _) if message["id"].is_null() => reply("202 Accepted", ""),
+        ("post", _) => reply("200 OK", &body),
+        ("get", Stream::Refused) | ("delete", _) => reply("405 Method Not Allowed", ""),
+        ("get", _) if text.starts_with("get /health") => reply("404 Not Found", ""),
+        ("get", Stream::Silent) => events.to_owned(),
+        _ => format!("{events}data: {{}}\n\n"),
+    };
+    socket.write_all(said.as_bytes()).await.ok()?;
+    if said.starts_with(events) {
+        // Open until the client has had enough.
+        while socket.read_buf(&mut seen).await.is_ok_and(|count| count != 0) {}
+    }
+    Some(())
+}
+
+#[tokio::test]
+async fn what_a_server_need_not_have_is_not_applicable_and_soon() {
+    for (stream, want) in [
+        (Stream::Refused, "it has no stream to GET (HTTP 405"),
+        (Stream::Silent, "its stream has no event within 3 s"),
+        (Stream::Unprimed, "its stream does not begin with a priming event"),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}/mcp", listener.local_addr().expect("an address"));
+        let mut serving = JoinSet::new();
+        serving.spawn(async move {
+            let mut all = JoinSet::new();
+            while let Ok((socket, _)) = listener.accept().await {
+                all.spawn(answer(socket, stream));
+            }
+        });
+        let start = Instant::now();
+        let (code, stdout, stderr) = ends(&mut landbridge(&["smoke", &url])).await;
+        assert_eq!(code, Some(0), "{stream:?}: {stdout}{stderr}");
+        assert!(stdout.contains(want) && stdout.contains(" 0 failed"), "{stream:?}: {stdout}");
+        assert!(stdout.contains("without a session") && stdout.contains("it keeps no sessions"), "{stdout}");
+        assert!(start.elapsed() < Duration::from_secs(25), "{stream:?} took {:?}", start.elapsed());
+    }
 }

@@ -5,4 +5,5 @@ mod guards;
 mod life;
 mod pages;
 mod sockets;
+mod tls;
 mod world;

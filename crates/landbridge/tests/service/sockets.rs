@@ -145,3 +145,28 @@ async fn a_socket_of_a_service_manager_outlives_the_process_and_nobody_is_refuse
     stop(&second);
     assert_eq!(exit(&mut second).await, Some(0));
 }
+
+#[tokio::test]
+async fn sockets_of_both_kinds_are_served_and_told_as_they_are() {
+    let tcp = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = tcp.local_addr().expect("an address");
+    let (folder, file) = config(&json!({}));
+    let path = folder.path().join("handed.sock");
+    let unix = std::os::unix::net::UnixListener::bind(&path).expect("bound");
+    let script =
+        "exec 3<&0 4<&1 </dev/null >/dev/null; export LISTEN_FDS=2 LISTEN_PID=$$; exec \"$0\" serve --config \"$1\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, LANDBRIDGE]).arg(&file).kill_on_drop(true).stderr(Stdio::piped());
+    command.stdin(Stdio::from(OwnedFd::from(tcp))).stdout(Stdio::from(OwnedFd::from(unix)));
+    let mut child = command.spawn().expect("it starts");
+    let mut http = RawHttp::connect(address).await.expect("the socket is open");
+    assert_eq!(http.request("GET", "/ping", &[], b"").await.expect("an answer").text(), "pong");
+    until("it answers", async || over_unix(&path, "/ping").await.is_some_and(|answer| answer.ends_with("pong"))).await;
+    stop(&child);
+    let mut said = String::new();
+    child.stderr.take().expect("piped").read_to_string(&mut said).await.expect("text");
+    assert_eq!(exit(&mut child).await, Some(0), "{said}");
+    assert!(said.contains(&format!("\nlistening on http://{address}\n")), "{said}");
+    assert!(said.contains(&format!("\nlistening on unix:{}\n", path.display())), "{said}");
+    assert!(path.exists(), "what was handed over is not ours to remove");
+}

@@ -82,6 +82,15 @@ async fn where_the_demo_listens_is_not_where_a_command_does() {
 }
 
 #[tokio::test]
+async fn a_config_in_the_wrong_place_is_met_with_the_right_command() {
+    let right = "Did you mean: landbridge serve --config mcp.json\n";
+    for args in [&["serve", "mcp.json"][..], &["--config", "mcp.json"], &["mcp.json"]] {
+        ends(&mut landbridge(args), 2, right).await;
+    }
+    ends(&mut landbridge(&["sh", "-c", "a b"]), 2, "Did you mean: landbridge wrap sh -c 'a b'\n").await;
+}
+
+#[tokio::test]
 async fn hosts_origins_and_levels_that_are_none_are_wrong_usage() {
     for (option, value, says) in [
         ("--allow-host", "http://mcp.example.com", "without scheme, port or path"),
