@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -108,7 +108,7 @@ fn failed(error: &io::Error) -> SecureError {
     }
 }
 
-fn authorities(path: &PathBuf) -> Result<RootCertStore, SecureError> {
+fn authorities(path: &Path) -> Result<RootCertStore, SecureError> {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_certs_from_paths(Some(path), None);
     let why: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
