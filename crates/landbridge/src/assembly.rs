@@ -7,7 +7,7 @@ use std::time::Duration;
 use lb_backend::{Children, Environment};
 use lb_config::settings::{INLINE_CONFIG, Settings};
 use lb_exchange::{ServerSpec, Tasks};
-use lb_gateway::{Gateway, Limits, Policy, Setup, Surface};
+use lb_gateway::{Clients, Gateway, Limits, Policy, Setup, Surface};
 use lb_telemetry::Tracer;
 
 use crate::cli::SurfaceName;
@@ -111,6 +111,7 @@ pub fn environment(tasks: &Tasks) -> Result<Environment, Failure> {
 
 /// A gateway in front of these servers.
 pub async fn gateway(
+    clients: Clients,
     servers: Vec<ServerSpec>,
     surface: SurfaceName,
     policy: Policy,
@@ -123,7 +124,7 @@ pub async fn gateway(
     let tools: Option<Arc<dyn Surface>> = Some(Arc::new(lb_tools::Tools::default()));
     let only_server = surface == SurfaceName::Server;
     let (limits, record_args) = (limits(settings), settings.record_args);
-    let setup = Setup { limits, policy, tools, only_server, record_args, tracer, shelf };
+    let setup = Setup { limits, clients, policy, tools, only_server, record_args, tracer, shelf };
     let gateway = Gateway::start(servers, environment, setup).await;
     gateway.map_err(|(name, error)| Failure::usage(format!("{name}: {error}")))
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use lb_config::settings::{Given, Settings};
 use lb_exchange::{Mount, Principal, Tasks};
 use lb_front::Front;
-use lb_gateway::Policy;
+use lb_gateway::{Clients, Policy};
 
 use crate::assembly::{close, gateway};
 use crate::cli::SurfaceName;
@@ -65,7 +65,8 @@ async fn stdio(settings: &Settings) -> Result<(), Failure> {
     let telemetry = Telemetry::read()?;
     let tasks = Tasks::default();
     let gateway =
-        gateway(servers, SurfaceName::Server, Policy::default(), settings, &tasks, telemetry.tracer()).await?;
+        gateway(Clients::One, servers, SurfaceName::Server, Policy::default(), settings, &tasks, telemetry.tracer())
+            .await?;
     let exporting = telemetry.export(&gateway, &tasks)?;
     let settings = lb_front::Settings::default();
     let grace = settings.grace;

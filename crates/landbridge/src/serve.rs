@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lb_config::settings::{Environment, Listen, ProxyHeader, Settings};
 use lb_exchange::{ServerSpec, Tasks};
 use lb_front::Front;
-use lb_gateway::Policy;
+use lb_gateway::{Clients, Policy};
 use lb_http::{Http, ListenError, Listener, Network, Place, Rate, Tls};
 
 use crate::assembly::{close, gateway};
@@ -45,7 +45,7 @@ pub async fn serve(
     let from_afar = is_reached_from_afar(settings, &listeners);
     let policy =
         Policy { allow_spawn: settings.allow_stdio_spawn, from_afar, pinned_packages: true, ..Policy::default() };
-    let gateway = gateway(servers, surface, policy, settings, &tasks, telemetry.tracer()).await?;
+    let gateway = gateway(Clients::Many, servers, surface, policy, settings, &tasks, telemetry.tracer()).await?;
     let exporting = telemetry.export(&gateway, &tasks)?;
     let front = Arc::new(Front::new(Arc::new(gateway.clone()), front(settings)));
     let mut shown = http(settings);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lb_exchange::{Mount, Principal, ServerName, ServerSpec, Tasks};
 use lb_front::Front;
-use lb_gateway::Policy;
+use lb_gateway::{Clients, Policy};
 
 use crate::assembly::{Loaded, close, gateway, load, names};
 use crate::cli::{Stdio, SurfaceName};
@@ -40,7 +40,7 @@ pub async fn stdio(command: &Stdio, settled: Settled, logs: Handle) -> Result<()
     // Whoever starts us on a pipe could start any other program too.
     let policy = Policy { allow_spawn: true, ..Policy::default() };
     let reload = Reload::new(&settled, surface, &loaded, logs);
-    let gateway = gateway(loaded.servers, surface, policy, settings, &tasks, telemetry.tracer()).await?;
+    let gateway = gateway(Clients::One, loaded.servers, surface, policy, settings, &tasks, telemetry.tracer()).await?;
     let exporting = telemetry.export(&gateway, &tasks)?;
     reload.start(&gateway, None, &tasks);
     let settings = serve::front(settings);

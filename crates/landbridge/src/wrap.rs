@@ -14,7 +14,7 @@ use lb_exchange::{
     ServerName, ServerSpec, Step, Target, Tasks, Welcome,
 };
 use lb_front::Front;
-use lb_gateway::{Gateway, Policy, Setup};
+use lb_gateway::{Clients, Gateway, Setup};
 use lb_wire::revision::method;
 use tokio::signal::unix::{SignalKind, signal as unix_signal};
 use tokio::sync::watch;
@@ -35,7 +35,7 @@ pub async fn wrap(settings: &Wrap) -> Result<(), Failure> {
         (false, true) => shelf::blank_disk(),
         (false, false) => shelf::disk(),
     };
-    let setup = Setup { policy: Policy::default(), only_server: true, shelf, ..Setup::default() };
+    let setup = Setup { clients: Clients::One, only_server: true, shelf, ..Setup::default() };
     let gateway = Gateway::start(vec![spec], environment(&tasks)?, setup).await;
     let gateway = gateway.map_err(|(name, error)| Failure::usage(format!("{name}: {error}")))?;
     refresh_on_hangup(&gateway, &tasks)?;

@@ -254,9 +254,10 @@ impl Server {
             connection.notify("notifications/initialized", None);
         }
         let connection = Arc::new(connection);
-        // Others than the session that made it may rely on a shared one, as on all of the modern era, and tasks go on
-        // without a request.
-        let alone = self.spec.isolation == Isolation::Session && wish.caller.era() == Era::Legacy;
+        // Others than the session that made it may rely on a shared one, as on one that speaks with modern clients in
+        // their own era, and tasks go on without a request.
+        let is_modern = era == Era::Modern && !mixed;
+        let alone = self.spec.isolation == Isolation::Session && !is_modern;
         let has_tasks = connection.declares("tasks", None) || connection.declares("extensions", None);
         if connection.is_child() && alone && !has_tasks {
             self.environment.children.add(&connection);
@@ -407,7 +408,7 @@ impl Connection {
         }
         let rests = self.close_if_idle();
         if rests {
-            tracing::info!(server = %self.name, "idle server process is ended");
+            tracing::info!(server = %self.name, "idle server connection is ended");
         }
         rests
     }

@@ -1,8 +1,8 @@
 //! A server's message, sorted: answer, note or ask, and for whom.
 
 use lb_exchange::{
-    Answer, Ask, AskKey, AskKind, Associated, Command, End, ErrorBody, Feed, FeedItem, Hints, List, Note, Outcome,
-    OpenAsks, Output, Remote, Resume, Stray, Whence, associate,
+    Answer, Ask, AskKey, AskKind, Associated, Command, End, ErrorBody, Feed, FeedItem, Hints, List, Note, OpenAsks,
+    Outcome, Output, Remote, Resume, Stray, Whence, associate,
 };
 use lb_wire::revision::{Era, code};
 use lb_wire::splice::Splice;

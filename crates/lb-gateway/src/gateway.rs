@@ -55,11 +55,23 @@ impl Default for Limits {
     }
 }
 
+/// How many clients there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Clients {
+    /// Any number.
+    #[default]
+    Many,
+    /// A single one, as on stdio.
+    One,
+}
+
 /// What a gateway is made of, beside its servers.
 #[derive(Clone, Default)]
 pub struct Setup {
     /// How much it takes on.
     pub limits: Limits,
+    /// Whom it is for.
+    pub clients: Clients,
     /// How surfaces of our own behave.
     pub policy: Policy,
     /// The surface of tools, where there is one.

@@ -12,6 +12,7 @@ mod gateway;
 mod link;
 mod listen;
 mod live;
+mod pool;
 mod reach;
 mod reception;
 mod registry;
@@ -24,7 +25,7 @@ mod trace;
 mod tracker;
 
 pub use census::SessionView;
-pub use gateway::{Gateway, Limits, Setup};
+pub use gateway::{Clients, Gateway, Limits, Setup};
 pub use lb_session::backend::Status as ServerStatus;
 pub use live::{
     AddError, Added, AskMode, Backend, CallError, Calling, Facts, Known, Listing, Live, NoServer, Policy,

@@ -4,6 +4,7 @@ mod tend;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{Shared, WeakShared};
@@ -31,6 +32,10 @@ pub struct Link {
     connections: AtomicU64,
     restore: Mutex<Restore>,
     watched: AtomicBool,
+    /// Whether a program that ends before it answers is started some more times for one call.
+    stubborn: bool,
+    /// After what time of no use it rests.
+    idle_after: Option<Duration>,
     /// What is kept of the server, where something is.
     pub(crate) kept: Option<Kept>,
 }
@@ -89,6 +94,9 @@ struct Restore {
     subscriptions: Vec<Raw>,
 }
 
+/// How long a link is there that one more call has needed, where the server has no such time of its own.
+const SPARE_FOR: Duration = Duration::from_secs(60);
+
 /// Subscriptions of one link; a client that wants more is refused by the server or by memory.
 const SUBSCRIPTIONS_MAX: usize = 1000;
 
@@ -96,8 +104,11 @@ impl Link {
     /// A link that is not connected yet, to a server of which this is kept.
     pub fn new(server: Arc<Server>, wish: Wish, cache: Option<&Arc<Cache>>) -> Arc<Self> {
         let kept = cache.map(|cache| Kept::new(cache.clone(), &wish.caller));
+        let idle_after = server.spec().idle_timeout.filter(|_| matches!(server.spec().target, Target::Child { .. }));
         Arc::new(Self {
             connector: Connector::new(server),
+            stubborn: kept.is_some(),
+            idle_after,
             wish,
             state: Mutex::default(),
             attempt: Mutex::default(),
@@ -107,6 +118,17 @@ impl Link {
             watched: AtomicBool::new(false),
             kept,
         })
+    }
+
+    /// Another one like it, beside it for a while: it keeps nothing, and rests when it is not used.
+    pub fn another(&self) -> Arc<Self> {
+        let idle_after = self.idle_after.unwrap_or(SPARE_FOR);
+        let mut link =
+            Self::new(self.connector.server().clone(), Wish { feed: Feed::default(), ..self.wish.clone() }, None);
+        if let Some(link) = Arc::get_mut(&mut link) {
+            (link.stubborn, link.idle_after) = (self.stubborn, Some(idle_after));
+        }
+        link
     }
 
     /// What belongs to no request, over all connections that this link makes.
@@ -179,9 +201,9 @@ impl Link {
             self.connector.lost(&lost).await;
             self.state.lock().connection = None;
         }
-        let connection = match &self.kept {
-            Some(_) => self.connector.connect_stubbornly(&self.wish).await?,
-            None => self.connector.connect(&self.wish).await?,
+        let connection = match self.stubborn {
+            true => self.connector.connect_stubbornly(&self.wish).await?,
+            false => self.connector.connect(&self.wish).await?,
         };
         self.put(&connection).await?;
         Ok(connection)
@@ -248,9 +270,19 @@ impl Link {
 
     /// Opens a request on the connection; connecting happens inside.
     pub fn open(self: &Arc<Self>, call: Call, before: Before) -> Exchange {
-        if let Some(exchange) = self.answer(&call) {
-            return exchange.with_server(Some(self.spec().clone()));
+        match self.open_kept(&call) {
+            Some(exchange) => exchange,
+            None => self.open_live(call, before),
         }
+    }
+
+    /// Opens a request that what is kept answers; `None` when the server is to be asked.
+    pub fn open_kept(self: &Arc<Self>, call: &Call) -> Option<Exchange> {
+        self.answer(call).map(|exchange| exchange.with_server(Some(self.spec().clone())))
+    }
+
+    /// Opens a request that only the server can answer.
+    pub fn open_live(self: &Arc<Self>, call: Call, before: Before) -> Exchange {
         let opened = match self.current() {
             Some(connection) => self.open_on(&connection, call, before),
             None => Err(Box::new(call)),

@@ -15,6 +15,7 @@ use crate::cache::Cache;
 use crate::gateway::Shared;
 use crate::link::Link;
 use crate::live::{Backend, Known};
+use crate::pool::Pool;
 use crate::share::Share;
 use crate::telemetry::Watcher;
 
@@ -41,11 +42,11 @@ pub struct Entry {
     /// The session that defined it, as it is shown.
     pub added_by: Option<Text>,
     /// Connections of modern clients, by principal.
-    pub modern: Mutex<HashMap<Principal, Arc<Link>>>,
+    pub modern: Mutex<HashMap<Principal, Arc<Pool>>>,
     /// Connections that legacy sessions share: of one principal, with the same capabilities.
     pub shared: Mutex<HashMap<ShareKey, Vec<Arc<Share>>>>,
     /// Backends that sessions of the tools surface share.
-    pub backends: Mutex<HashMap<Principal, Arc<Backend>>>,
+    pub backends: Mutex<HashMap<Principal, Vec<Arc<Backend>>>>,
     /// What the server listed last, in whichever session.
     pub known: Mutex<Option<Arc<Known>>>,
     /// What is kept of it, where something is.
@@ -147,7 +148,7 @@ impl Entry {
 
     /// The connections that do not belong to one session.
     pub fn links(&self) -> Vec<Arc<Link>> {
-        let modern = self.modern.lock().values().cloned().collect::<Vec<_>>();
+        let modern = self.modern.lock().values().flat_map(|pool| pool.links()).collect::<Vec<_>>();
         let shared = self.shared.lock().values().flatten().map(|share| share.link().clone()).collect::<Vec<_>>();
         modern.into_iter().chain(shared).collect()
     }

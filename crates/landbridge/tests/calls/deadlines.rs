@@ -123,7 +123,8 @@ async fn what_only_looks_something_up_has_less_time() {
             let cancelled = || {
                 let rows: Vec<Value> = told().lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
                 let asked = rows.iter().rfind(|row| row["method"] == *method).map(|row| row["id"].clone());
-                rows.iter().any(|row| row["method"] == "notifications/cancelled" && Some(&row["requestId"]) == asked.as_ref())
+                rows.iter()
+                    .any(|row| row["method"] == "notifications/cancelled" && Some(&row["requestId"]) == asked.as_ref())
             };
             while !cancelled() {
                 assert!(begun.elapsed() < Duration::from_secs(20), "{wire:?} {method}: {}", told());

@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::client::Client;
-use crate::world::{World, is_alive, signal, until};
+use crate::world::{World, descendants, signal, until};
 
 const CHANGED: &str = "notifications/tools/list_changed";
 
@@ -90,9 +90,9 @@ async fn every_start_compares_what_was_told_with_what_is() {
     assert_eq!(names(&mut client).await, ["echo", "two"]);
     // And once more after a restart.
     std::fs::write(world.file("tools"), "echo three").expect("written");
-    let server = world.server();
-    signal(server, Signal::KILL);
-    until("it is gone", || !is_alive(server)).await;
+    let pid = client.pid();
+    signal(world.server(), Signal::KILL);
+    until("all of it is gone", || descendants(pid).is_empty()).await;
     client.tool("echo", json!({})).await;
     client.find(is_changed).await;
     assert_eq!(names(&mut client).await, ["echo", "three"]);

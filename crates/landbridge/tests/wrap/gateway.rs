@@ -89,23 +89,30 @@ pub async fn serve(world: &World, entry: Value) -> Gateway {
 pub const PATH: &str = "/mcp/server/it";
 
 /// A session of a gateway, on a connection of its own.
-struct Guest {
+pub struct Guest {
     http: RawHttp,
+    path: &'static str,
     session: Session,
     welcome: Value,
 }
 
 impl Guest {
     async fn new(gateway: &Gateway) -> Self {
-        let mut http = RawHttp::connect(gateway.address).await.expect("it listens");
-        let session = http.initialize(PATH, "2025-11-25").await.expect("a session");
-        let welcome = serde_json::from_slice(&session.response.body).expect("JSON");
-        Self { http, session, welcome }
+        Self::at(gateway, PATH).await
     }
 
-    async fn ask(&mut self, method: &str, params: Value) -> Value {
+    /// On this path.
+    pub async fn at(gateway: &Gateway, path: &'static str) -> Self {
+        let mut http = RawHttp::connect(gateway.address).await.expect("it listens");
+        let session = http.initialize(path, "2025-11-25").await.expect("a session");
+        let welcome = serde_json::from_slice(&session.response.body).expect("JSON");
+        Self { http, path, session, welcome }
+    }
+
+    /// The whole answer to a request.
+    pub async fn ask(&mut self, method: &str, params: Value) -> Value {
         let request = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
-        let response = self.http.post(PATH, &self.session.headers(), request.as_bytes()).await.expect("an answer");
+        let response = self.http.post(self.path, &self.session.headers(), request.as_bytes()).await.expect("an answer");
         let text = match response.events().last() {
             Some(event) => event.text(),
             None => response.text(),
@@ -119,8 +126,9 @@ impl Guest {
         text.parse().expect("a process id")
     }
 
-    async fn leave(mut self) {
-        self.http.request("DELETE", PATH, &self.session.headers(), b"").await.expect("an answer");
+    /// Ends the session.
+    pub async fn leave(mut self) {
+        self.http.request("DELETE", self.path, &self.session.headers(), b"").await.expect("an answer");
     }
 }
 

@@ -10,6 +10,7 @@ mod gateway;
 mod lazy;
 mod modern;
 mod names;
+mod pool;
 mod real;
 mod world;
 

@@ -239,7 +239,7 @@ async fn a_server_that_cannot_say_who_it_is_ends_it_with_1() {
 }
 
 /// A modern request to a gateway.
-async fn post(gateway: &Gateway, method: &str, params: Value) -> Value {
+pub async fn post(gateway: &Gateway, method: &str, params: Value) -> Value {
     let mut http = RawHttp::connect(gateway.address).await.expect("it listens");
     let name = params["name"].as_str().map(str::to_owned);
     let request = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": modern(params) }).to_string();

@@ -116,6 +116,9 @@ def call(id, params):
     if name == "roots":
         return text(ask("r-1", "roots/list", {}))
     if name == "pid":
+        note(f"begin {os.getpid()}")
+        time.sleep(arguments.get("seconds", 0))
+        note(f"end {os.getpid()}")
         return text(str(os.getpid()))
     if name == "tree":
         child = subprocess.Popen(["sh", "-c", "sleep 600 & wait"])

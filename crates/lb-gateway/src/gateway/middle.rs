@@ -3,12 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use lb_backend::Wish;
-use lb_exchange::{BoxFuture, Call, End, Exchange, Feed, Hello, Middle, Mount, Principal, Refusal, Seat, Welcome};
+use lb_exchange::{BoxFuture, Call, End, Exchange, Hello, Middle, Mount, Principal, Refusal, Seat, Welcome};
 
 use super::{Gateway, unknown_server};
-use crate::convert;
-use crate::link::Link;
+use crate::pool::Pool;
 use crate::reception;
 use crate::surface::Visitor;
 
@@ -22,17 +20,13 @@ impl Middle for Gateway {
             return Exchange::ready(End::ours(lb_exchange::Outcome::Error(unknown_server())));
         };
         let known = entry.modern.lock().get(&call.caller.principal).cloned();
-        let link = known.unwrap_or_else(|| {
-            let feed = Feed::default();
-            let caller = call.caller.clone();
-            let tasks = self.0.tasks.clone();
-            let wish = Wish { caller, hello: None, feed, tasks, client_says_initialized: false };
-            let mut links = entry.modern.lock();
-            let make = || Link::new(entry.server.clone(), wish, entry.cache.as_ref());
-            links.entry(call.caller.principal.clone()).or_insert_with(make).clone()
+        let pool = known.unwrap_or_else(|| {
+            let (cache, clients) = (entry.cache.as_ref(), self.0.setup.clients);
+            let make = || Pool::new(&entry.server, &call, &self.0.tasks, cache, clients);
+            entry.modern.lock().entry(call.caller.principal.clone()).or_insert_with(make).clone()
         });
         let (call, watch) = entry.watcher.passing(call);
-        link.open(call, convert::from_modern).watched(watch)
+        pool.open(call).watched(watch)
     }
 
     fn begin(&self, hello: Hello) -> BoxFuture<'_, Result<Welcome, Refusal>> {

@@ -23,7 +23,7 @@ impl Link {
     pub(super) fn tend(self: &Arc<Self>, connection: &Arc<Connection>) -> bool {
         let is_kept = self.kept.is_some();
         let listen = if is_kept { self.listen_for_changes(connection) } else { None };
-        let idle = self.spec().idle_timeout.filter(|_| connection.pid().is_some());
+        let idle = self.idle_after;
         // The feed of legacy clients has a reader: their own listen.
         let feed = Some(self.feed().clone()).filter(|_| is_kept && self.caller().era() == Era::Modern);
         let tasks = self.tasks().child();

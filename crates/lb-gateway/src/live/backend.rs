@@ -149,6 +149,11 @@ impl Backend {
         self.members.lock().insert(number, live);
     }
 
+    /// How many sessions use it.
+    pub(super) fn sessions(&self) -> usize {
+        self.members.lock().len()
+    }
+
     /// A session is done with it; the last one ends it, and waits for that.
     pub(super) async fn leave(self: &Arc<Self>, number: u64) {
         let last = {
@@ -156,7 +161,10 @@ impl Backend {
             let mut members = self.members.lock();
             members.remove(&number);
             if members.is_empty() {
-                shared.retain(|_, known| !Arc::ptr_eq(known, self));
+                shared.retain(|_, known| {
+                    known.retain(|backend| !Arc::ptr_eq(backend, self));
+                    !known.is_empty()
+                });
             }
             members.is_empty()
         };

@@ -118,12 +118,15 @@ impl Live {
                 backend
             }
             Isolation::Shared => {
-                let mut shared = entry.backends.lock();
-                let known = shared.get(&self.caller.principal).filter(|known| !known.is_stopped()).cloned();
-                let backend = known.unwrap_or_else(make);
+                let mut all = entry.backends.lock();
+                let shared = all.entry(self.caller.principal.clone()).or_default();
+                shared.retain(|known| !known.is_stopped());
+                if shared.len() < entry.spec().pool && shared.iter().all(|known| known.sessions() != 0) {
+                    shared.push(make());
+                }
+                let backend = shared.iter().min_by_key(|known| known.sessions()).cloned().unwrap_or_else(make);
                 // Under the lock under which the last one leaves.
                 backend.join(self.number, self.itself());
-                shared.insert(self.caller.principal.clone(), backend.clone());
                 backend
             }
         };
@@ -268,7 +271,7 @@ impl Live {
             }
         };
         if entry.spec().isolation == Isolation::Shared {
-            entry.backends.lock().insert(self.caller.principal.clone(), trial.clone());
+            entry.backends.lock().insert(self.caller.principal.clone(), vec![trial.clone()]);
         }
         let old = self.backends.lock().insert(entry.name().as_str().into(), trial.clone());
         // All at once: whoever uses the server meanwhile has a backend of the new definition.
