@@ -114,6 +114,11 @@ pub(crate) struct Work {
 }
 
 impl Work {
+    /// Whether there are fewer calls in flight than this, so that it is worth reading another.
+    pub(crate) fn has_room(&self, max: usize) -> bool {
+        self.pulse.in_flight.len() < max
+    }
+
     /// Counts this as a call in flight; false when there are enough.
     pub(crate) fn count(&mut self, max: usize) -> bool {
         self.counted = self.counted || self.pulse.in_flight.enter(max);

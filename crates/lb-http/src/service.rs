@@ -114,10 +114,8 @@ impl Visit<'_> {
     ) -> (Response<Body>, Pages) {
         match self.route(request, allowance) {
             Route::Done(response, pages) => (response, pages),
-            Route::Post(_, era) if !work.count(self.settings.in_flight_max) => {
-                (throttle::busy(era, "too many calls are being answered"), Pages::Allowed)
-            }
-            Route::Post(mount, era) => (self.post(request, mount, era).await, Pages::Allowed),
+            Route::Post(_, era) if !work.has_room(self.settings.in_flight_max) => (crowded(era), Pages::Allowed),
+            Route::Post(mount, era) => (self.post(request, work, mount, era).await, Pages::Allowed),
         }
     }
 
@@ -249,7 +247,7 @@ impl Visit<'_> {
         }
     }
 
-    async fn post(&self, request: &mut Request<Incoming>, mount: Mount, era: Era) -> Response<Body> {
+    async fn post(&self, request: &mut Request<Incoming>, work: &mut Work, mount: Mount, era: Era) -> Response<Body> {
         if !inbound::is_json(request.headers()) {
             let message = "Unsupported Media Type: the body must be application/json";
             return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, era, message);
@@ -258,6 +256,10 @@ impl Visit<'_> {
             Ok(body) => body,
             Err(error) => return no_body(error, era),
         };
+        // Not before it has come as a whole: who is slow to ask shall take no place from those who have asked.
+        if !work.count(self.settings.in_flight_max) {
+            return crowded(era);
+        }
         let mut posted = match self.posted(request.headers(), mount, era, body) {
             Ok(posted) => posted,
             Err(repeated) => return repeated_header(repeated, era),
@@ -303,6 +305,10 @@ enum Route {
 enum Pages {
     Allowed,
     Refused,
+}
+
+fn crowded(era: Era) -> Response<Body> {
+    throttle::busy(era, "too many calls are being answered")
 }
 
 fn repeated_header(repeated: inbound::Repeated, era: Era) -> Response<Body> {

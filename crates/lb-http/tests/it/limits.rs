@@ -73,6 +73,21 @@ async fn clients_that_do_not_finish_are_let_go() {
     assert!(3 * short < start.elapsed(), "idle time is longer than that of a head: {:?}", start.elapsed());
 }
 
+/// A thousand and more that drip their bodies once left no place for anybody else.
+#[tokio::test]
+async fn who_has_not_asked_as_a_whole_takes_no_place_among_the_calls() {
+    let settings = Settings { in_flight_max: 1, ..Settings::default() };
+    let server = Server::with(settings, lb_front::Settings::default()).await;
+    let (mut peer, session) = server.seated("2025-11-25").await;
+    let mut slow = server.connect().await;
+    let head = slow.head("POST /mcp", &[("Expect", "100-continue")]);
+    slow.send(&format!("{head}Content-Length: 10\r\n\r\n")).await;
+    assert_eq!(slow.response_head().await.status, 100, "its body is waited for");
+    slow.send("{").await;
+    assert_eq!(peer.post(&[("Mcp-Session-Id", &session)], &request(1, "ping", json!({}))).await.status, 200);
+    assert_eq!(server.handle.in_flight(), 0);
+}
+
 #[tokio::test]
 async fn a_busy_connection_is_not_idle() {
     let short = Duration::from_millis(100);
