@@ -1,6 +1,6 @@
 //! What is measured: the programs, how they are started, and which stand side by side.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -89,6 +89,7 @@ pub struct Bench {
     rawproxy: PathBuf,
     rawstdio: PathBuf,
     allocs: PathBuf,
+    ledger: PathBuf,
     landbridge: Option<PathBuf>,
     /// Config files and logs.
     folder: PathBuf,
@@ -118,6 +119,7 @@ impl Bench {
             rawproxy: build("limits", "rawproxy")?,
             rawstdio: build("limits", "rawstdio")?,
             allocs: build("allocs", "allocs")?,
+            ledger: build("lb-peers", "ledger")?,
             landbridge: (!floors).then(|| build("landbridge", "landbridge")).transpose()?,
             folder,
             _alone: alone,
@@ -282,11 +284,16 @@ impl Bench {
     }
 
     fn gateway(&self, upstream: &Value) -> Result<Server> {
+        self.gateway_with(&json!({"echo": upstream}))
+    }
+
+    /// A gateway in front of these servers.
+    pub fn gateway_with(&self, servers: &Value) -> Result<Server> {
         let landbridge = self.landbridge.as_ref().context("landbridge was not built")?;
         let mut command = Command::new(landbridge);
         command
             .args(["serve", "--surface", "server", "--config"])
-            .arg(self.config(upstream)?)
+            .arg(self.config_of(servers)?)
             .args(["--listen", "127.0.0.1:0"]);
         self.own_home(&mut command);
         self.server(&mut command, LANDBRIDGE)
@@ -300,14 +307,33 @@ impl Bench {
     }
 
     /// One child for all sessions, as the bare hop has.
-    fn stdio_server(&self) -> Value {
+    pub fn stdio_server(&self) -> Value {
         json!({"command": self.echo, "args": ["stdio"], "isolation": "shared"})
     }
 
     fn config(&self, server: &Value) -> Result<PathBuf> {
+        self.config_of(&json!({"echo": server}))
+    }
+
+    fn config_of(&self, servers: &Value) -> Result<PathBuf> {
         let path = self.folder.join("mcp.json");
-        write_private(&path, &serde_json::to_vec_pretty(&json!({"mcpServers": {"echo": server}}))?)?;
+        write_private(&path, &serde_json::to_vec_pretty(&json!({"mcpServers": servers}))?)?;
         Ok(path)
+    }
+
+    /// Where files of a run go.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The load generator.
+    pub fn mcpload(&self) -> &Path {
+        &self.mcpload
+    }
+
+    /// The server that sends as many notifications as it is asked for.
+    pub fn ledger(&self) -> &Path {
+        &self.ledger
     }
 
     fn server(&self, command: &mut Command, name: &str) -> Result<Server> {
@@ -327,7 +353,8 @@ impl Bench {
         }
     }
 
-    fn one_line(&self, command: &mut Command) -> Result<Value> {
+    /// The one line of JSON that a command prints.
+    pub fn one_line(&self, command: &mut Command) -> Result<Value> {
         let text = self.mcpload_text(command)?;
         let line = text.lines().find(|line| line.starts_with('{')).context("mcpload printed no JSON")?;
         Ok(serde_json::from_str(line)?)
@@ -351,6 +378,7 @@ impl Running {
     }
 }
 
-fn number(found: &Value, key: &str) -> Result<f64> {
+/// A figure of such a line.
+pub fn number(found: &Value, key: &str) -> Result<f64> {
     found.get(key).and_then(Value::as_f64).with_context(|| format!("mcpload's JSON has no {key}: {found}"))
 }
