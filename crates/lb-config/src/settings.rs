@@ -16,7 +16,7 @@ mod table;
 mod typed;
 
 pub use file::default_path;
-pub use gather::{Gathered, Given, Mistakes, Sources, gather};
+pub use gather::{Gathered, Given, Mistakes, Sources, fuzz_settings, gather};
 pub use kind::{Kind, Value};
 pub use listen::Listen;
 pub use show::{changed, shown, shown_json};

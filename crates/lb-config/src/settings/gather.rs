@@ -161,6 +161,26 @@ fn is_error(problem: &Problem) -> bool {
     problem.severity == Severity::Error
 }
 
+/// What the bytes of a file come to by themselves, as every command would read them, some of them also checked in
+/// combination and shown; for generated files. Gives the problems, and whether the file can be used.
+#[must_use]
+pub fn fuzz_settings(bytes: &[u8]) -> (Vec<Problem>, bool) {
+    let from_file = file::parse(bytes, Path::new("landbridge.toml"));
+    let mut gathered = Gathered { problems: from_file.problems, ..Gathered::default() };
+    for setting in table() {
+        let told = from_file.told.iter().filter(|(key, _)| *key == setting.key).map(|(_, told)| told.clone());
+        gathered.choose(setting, told.collect());
+    }
+    gathered.forgive();
+    // What follows takes ten times as long as reading does, and depends on the bytes no more: some are enough.
+    if bytes.len().is_multiple_of(16) {
+        std::hint::black_box(super::typed::Settings::settle(&mut gathered));
+        std::hint::black_box((super::show::shown(&gathered), super::show::shown_json(&gathered)));
+    }
+    let usable = !gathered.is_broken();
+    (gathered.problems, usable)
+}
+
 fn flag(setting: &Setting, values: &[String]) -> Told {
     let raw = match (setting.kind, values) {
         (Kind::Switch, []) => Raw::Bool(true),

@@ -1,4 +1,4 @@
-//! A million generated inputs against the parsers of this crate and, in `lb-config`, against that of config files.
+//! A million generated inputs against each parser of this crate; `lb-config` does the like with those of files.
 //!
 //! Each parser has an oracle beside it that reads the same input another way. The fuzz targets run the same checks.
 
@@ -11,12 +11,12 @@ mod sse;
 
 use lb_testkit::generate::{self, Campaign, Rng, corpus, examples};
 
-/// Of the million, 150,000 are config files.
-const SCAN: u64 = 400_000;
-const SSE: u64 = 200_000;
-const HEADER: u64 = 150_000;
-const LINES: u64 = 50_000;
-const PARAM: u64 = 50_000;
+const SCAN: u64 = 1_000_000;
+const SSE: u64 = 1_000_000;
+const HEADER: u64 = 1_000_000;
+/// Several messages each, with the checks of all of them.
+const LINES: u64 = 250_000;
+const PARAM: u64 = 1_000_000;
 
 const JSON_WORDS: &[&[u8]] = &[
     b"{",

@@ -1,4 +1,6 @@
-//! Generated config files: the rest of the million whose larger part is in `lb-wire`.
+//! Half a million generated files for each of the two kinds that are read: servers, and settings.
+
+mod settings;
 
 use std::path::Path;
 
@@ -6,7 +8,7 @@ use lb_config::{Loaded, Problem, parse_bytes, problems_json};
 use lb_testkit::generate::{self, Campaign, Rng, corpus};
 use serde_json::Value;
 
-const CONFIG: u64 = 150_000;
+const CONFIG: u64 = 500_000;
 
 const WORDS: &[&[u8]] = &[
     b"{",
@@ -50,7 +52,9 @@ const WORDS: &[&[u8]] = &[
 fn check(input: &[u8]) -> bool {
     let env = |name: &str| name.len().is_multiple_of(2).then(|| name.repeat(2));
     let strict = serde_json::from_slice::<Value>(input).ok();
-    lb_config::fuzz_parse(input);
+    if is_shown(input) {
+        lb_config::fuzz_parse(input);
+    }
     match parse_bytes(input, Path::new("mcp.json"), &env) {
         Ok(loaded) => {
             check_places(input, loaded.warnings.iter().chain(&loaded.left_out));
@@ -90,8 +94,15 @@ fn check_places<'a>(input: &[u8], problems: impl Iterator<Item = &'a Problem>) {
         assert!((1..=input.len() + 1).contains(&problem.column), "column {}: {problem}", problem.column);
         assert!(!problem.message.is_empty());
     }
-    let shown: Vec<Value> = serde_json::from_str(&problems_json(&problems)).expect("problems are shown as JSON");
-    assert_eq!(shown.len(), problems.len());
+    if is_shown(input) {
+        let shown: Vec<Value> = serde_json::from_str(&problems_json(&problems)).expect("problems are shown as JSON");
+        assert_eq!(shown.len(), problems.len());
+    }
+}
+
+/// Showing problems takes longer than finding them: some are enough.
+fn is_shown(input: &[u8]) -> bool {
+    input.len().is_multiple_of(8)
 }
 
 /// A file in one of the known shapes, or words in a row.

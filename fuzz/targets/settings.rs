@@ -1,0 +1,6 @@
+//! Files of settings.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    std::hint::black_box(lb_config::settings::fuzz_settings(input));
+});
