@@ -12,7 +12,9 @@ use crate::workspace::{build_bin, metadata};
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Options {
-    /// How long to go on; every scenario is run once at least
+    /// How long to go on. The scenarios share this time equally and are then run again with other seeds until it is
+    /// over; none is smaller than in the tests, nor larger than its full size, so that less than 15 minutes take
+    /// about 15 all the same, and what takes two hours is as large as it gets
     #[arg(default_value_t = 10)]
     minutes: u64,
     /// Repeat a run: it decides everything that is random
@@ -21,7 +23,7 @@ pub struct Options {
     /// Only these scenarios, as in R4,R7
     #[arg(long, value_name = "NAMES")]
     only: Option<String>,
-    /// The sizes of the tests instead of the long ones
+    /// The sizes of the tests, however much time there is
     #[arg(long)]
     short: bool,
     #[command(subcommand)]
@@ -38,7 +40,7 @@ enum Action {
 }
 
 /// The programs that lie beside the gateway.
-const PEERS: [&str; 3] = ["ledger", "evil", "fixture"];
+const PEERS: [&str; 4] = ["ledger", "evil", "fixture", "slow"];
 
 /// Runs it; false when a promise was broken.
 pub fn command(options: &Options) -> Result<bool> {

@@ -35,7 +35,7 @@ const EDGES: &[(&str, Uses)] = &[
     ("lb-telemetry", Uses::Only(&[])),
     ("lb-testkit", Uses::Only(&["lb-exchange", "lb-wire"])),
     ("lb-peers", Uses::Nothing),
-    ("lb-soak", Uses::Only(&["lb-peers"])),
+    ("lb-soak", Uses::Only(&["lb-peers", "lb-testkit"])),
 ];
 
 /// The right-hand side of [`EDGES`].

@@ -7,5 +7,6 @@ pub mod harness;
 pub mod ledger;
 pub mod procs;
 pub mod raw;
+pub mod slow;
 pub mod suite;
 pub mod tools;

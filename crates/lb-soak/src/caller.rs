@@ -65,6 +65,8 @@ pub struct Manners {
     pub reopen: bool,
     /// Comes back with `Last-Event-ID` when a stream breaks off.
     pub resume: bool,
+    /// Writes every report down, so that none may be missing or come twice; who resumes does so anyway.
+    pub follow: bool,
 }
 
 /// Where the gateway is.
@@ -241,11 +243,12 @@ impl Caller {
     }
 
     async fn read(&mut self, open: &Open) -> End {
-        let stream = (self.manners.resume && 0 < open.notes).then_some((&self.history, open.marker.as_str()));
+        let followed = (self.manners.resume || self.manners.follow) && 0 < open.notes;
+        let stream = followed.then_some((&self.history, open.marker.as_str()));
         let read = async {
             match &mut self.link {
                 Link::Http(http) => http.read(open.id, stream).await,
-                Link::Stdio(stdio) => stdio.read(open.id).await,
+                Link::Stdio(stdio) => stdio.read(open.id, stream).await,
             }
         };
         let mut end = match tokio::time::timeout(PATIENCE, read).await {

@@ -57,16 +57,16 @@ pub enum Record {
         /// The process that did it.
         pid: u32,
     },
-    /// An event of a resumable stream reached the client, whatever connections it took.
+    /// A report of a stream reached the client, whatever connections it took.
     Event {
         /// Which stream.
         stream: String,
-        /// The id it came with.
+        /// The id it came with, or its number in words.
         id: String,
         /// Which one it is, counted by the server from 1.
         number: u64,
     },
-    /// A resumable stream was read to its end.
+    /// Such a stream was read to its end.
     StreamEnd {
         /// Which stream.
         stream: String,
@@ -186,6 +186,13 @@ pub enum Measure {
         /// The end.
         how: How,
     },
+    /// What so many in a hundred calls of clients whose names begin like this did not exceed, in ms.
+    Percentile {
+        /// The beginning.
+        client: String,
+        /// How many.
+        percent: usize,
+    },
     /// The last sample of one phase less the last of another.
     Growth {
         /// Of what.
@@ -206,6 +213,14 @@ pub enum Measure {
     },
     /// What the samples of a phase grow by in a minute, by the straight line that fits them best.
     PerMinute {
+        /// Of what.
+        of: Quantity,
+        /// The phase.
+        phase: String,
+    },
+    /// The median of what the tenths of a phase grow by in a minute: what grows with the number of things that come and
+    /// go does so all the time, and what grows for once, with the most that were there together, does not count.
+    Steady {
         /// Of what.
         of: Quantity,
         /// The phase.
@@ -286,6 +301,12 @@ impl History {
     /// Writes down what was done.
     pub fn fault(&self, what: impl Into<String>) {
         self.write(&Record::Fault { at_ms: self.now_ms(), what: what.into() });
+    }
+
+    /// Writes down a report of a stream, under its number where it came without an id.
+    pub fn event(&self, stream: &str, id: Option<String>, number: u64) {
+        let id = id.unwrap_or_else(|| format!("report {number}"));
+        self.write(&Record::Event { stream: stream.to_owned(), id, number });
     }
 
     /// Counts.

@@ -6,6 +6,7 @@
 
 pub mod check;
 pub mod history;
+pub mod malformed;
 pub mod random;
 pub mod scenario;
 

@@ -10,14 +10,18 @@ mod heavy;
 mod hygiene;
 mod kills;
 mod kills_http;
+mod malformed;
 mod restart;
+mod slow;
 mod stale;
 mod steady;
+mod streams_http;
 mod weather;
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::time::{Duration, Instant};
 
 /// What a scenario runs with.
 #[derive(Clone, Debug)]
@@ -33,18 +37,69 @@ pub struct Setup {
 pub enum Size {
     /// For every run of the tests.
     Short,
-    /// For an hour of its own.
-    Long,
+    /// Goes on for this long, but is never smaller than the short size, nor larger than the full one.
+    For(Duration),
 }
 
+/// Who has less time than this has none for what can only be small or full.
+const FULL_FROM: Duration = Duration::from_secs(120);
+
 impl Size {
-    /// One of two sizes.
+    /// What can only be small or full.
     #[must_use]
-    pub fn pick<T>(self, short: T, long: T) -> T {
+    pub fn pick<T>(self, short: T, full: T) -> T {
+        match self {
+            Self::For(time) if FULL_FROM <= time => full,
+            Self::Short | Self::For(_) => short,
+        }
+    }
+
+    /// How long to go on, from this many seconds to that many.
+    #[must_use]
+    pub fn time(self, short_s: u64, full_s: u64) -> Duration {
+        let (short, full) = (Duration::from_secs(short_s), Duration::from_secs(full_s));
         match self {
             Self::Short => short,
-            Self::Long => long,
+            Self::For(time) => time.clamp(short, full),
         }
+    }
+
+    /// Turns from now on: this many at least, that many at most, and between them until the time is over.
+    #[must_use]
+    pub fn turns(self, short: u64, full: u64) -> Turns {
+        let (most, time) = match self {
+            Self::Short => (short, Duration::ZERO),
+            Self::For(time) => (full, time),
+        };
+        Turns { done: 0, least: short, most, until: Instant::now() + time }
+    }
+
+    /// The size of one of so many parts that come one after the other.
+    #[must_use]
+    pub fn part(self, of: u32) -> Self {
+        match self {
+            Self::Short => Self::Short,
+            Self::For(time) => Self::For(time / of.max(1)),
+        }
+    }
+}
+
+/// See [`Size::turns`]. A copy goes on from where it was made, until the same time.
+#[derive(Clone, Copy, Debug)]
+pub struct Turns {
+    done: u64,
+    least: u64,
+    most: u64,
+    until: Instant,
+}
+
+impl Iterator for Turns {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        let goes_on = self.done < self.least || self.done < self.most && Instant::now() < self.until;
+        self.done += u64::from(goes_on);
+        goes_on.then(|| self.done - 1)
     }
 }
 
@@ -110,6 +165,11 @@ pub const SCENARIOS: &[Scenario] = &[
         run: |setup, size, seed| Box::pin(kills_http::run(setup, size, seed)),
     },
     Scenario {
+        name: "R5-resume",
+        about: "kill -9 and cuts of a server over HTTP whose streams can be resumed",
+        run: |setup, size, seed| Box::pin(streams_http::run(setup, size, seed)),
+    },
+    Scenario {
         name: "R7",
         about: "rolling restarts under load, the new process first",
         run: |setup, size, seed| Box::pin(restart::run(setup, size, seed)),
@@ -145,8 +205,13 @@ pub const SCENARIOS: &[Scenario] = &[
         run: |setup, size, seed| Box::pin(exhaust::run(setup, size, seed)),
     },
     Scenario {
+        name: "R17",
+        about: "malformed requests and lines",
+        run: |setup, size, seed| Box::pin(malformed::run(setup, size, seed)),
+    },
+    Scenario {
         name: "R18",
-        about: "sessions that come and go",
+        about: "sessions, servers, events and addresses that come and go",
         run: |setup, size, seed| Box::pin(churn::run(setup, size, seed)),
     },
     Scenario {
@@ -158,6 +223,11 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "T5",
         about: "a shared process reports for a call whose client is gone",
         run: |setup, size, seed| Box::pin(stale::run(setup, size, seed)),
+    },
+    Scenario {
+        name: "T24",
+        about: "thousands of clients that send a byte a second",
+        run: |setup, size, seed| Box::pin(slow::run(setup, size, seed)),
     },
     Scenario {
         name: "hygiene",

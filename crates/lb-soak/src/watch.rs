@@ -66,8 +66,20 @@ pub fn sample(history: &History, pid: u32, phase: &str) {
 }
 
 /// Like [`procs::memory_kib`], for a process that may end meanwhile.
-fn rss_kib(pid: u32) -> Option<u64> {
+pub fn rss_kib(pid: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.trim().trim_end_matches(" kB").parse().ok()
+}
+
+/// Connections that whoever listens at this port has open.
+pub fn connections(port: u16) -> usize {
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap_or_default();
+    let here = format!(":{port:04X}");
+    let open = |line: &&str| {
+        let mut fields = line.split_ascii_whitespace().skip(1);
+        let (local, _, state) = (fields.next(), fields.next(), fields.next());
+        local.is_some_and(|local| local.ends_with(&here)) && state == Some("01")
+    };
+    table.lines().filter(open).count()
 }

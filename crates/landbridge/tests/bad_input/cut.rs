@@ -10,12 +10,12 @@ use lb_peers::raw::handshake::{COMPLETE, Era, Eras, Hello, UNCACHED};
 use lb_peers::raw::http::{Headers, modern_headers, modern_meta};
 use lb_peers::raw::http1::{Conn, LAST_CHUNK, response, sse_chunk, sse_head};
 use lb_peers::raw::{RawHttp, message};
+use lb_soak::malformed::judge::{Kind, judge};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use crate::judge::{Kind, judge};
 use crate::world::{LANDBRIDGE, PATH, PATIENCE, World, assert_calm};
 
 /// Streams that are open at the same time.
@@ -162,7 +162,8 @@ async fn call(address: SocketAddr, headers: Headers, meta: String, cut: usize) -
     let started = Instant::now();
     let answer = http.post(PATH, &headers, body.as_bytes()).await.unwrap_or_else(|e| panic!("{e}, cut after {cut}"));
     assert!(started.elapsed() < NOTICED_MAX, "cut after {cut}: {:?}, {}", started.elapsed(), answer.text());
-    (cut, judge(body.as_bytes(), &answer), answer.text())
+    let kind = judge(body.as_bytes(), &answer).unwrap_or_else(|problem| panic!("cut after {cut}: {problem}"));
+    (cut, kind, answer.text())
 }
 
 async fn cut_everywhere(era: Era) {

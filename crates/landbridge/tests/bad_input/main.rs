@@ -3,9 +3,7 @@
 
 mod bodies;
 mod cut;
-mod judge;
 mod lines;
 mod near_http;
-mod requests;
 mod tcp;
 mod world;

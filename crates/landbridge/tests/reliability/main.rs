@@ -1,5 +1,5 @@
 //! What the binary promises under load and faults. Each test runs one scenario of `lb-soak` in its short size and lets
-//! the checker judge the history that it left. `LANDBRIDGE_SEED` repeats a run; `cargo xtask soak` runs the long sizes.
+//! the checker judge the history that it left. `LANDBRIDGE_SEED` repeats a run; `cargo xtask soak` runs larger sizes.
 
 use std::path::PathBuf;
 

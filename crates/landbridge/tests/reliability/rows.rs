@@ -23,6 +23,11 @@ fn r5_a_killed_http_server_costs_its_callers_one_error_each_and_is_used_again() 
 }
 
 #[test]
+fn r5_streams_of_a_server_that_is_killed_or_cut_off_go_on_without_loss_or_repetition() {
+    holds("R5-resume");
+}
+
+#[test]
 fn r7_rolling_restarts_fail_no_request() {
     holds("R7");
 }
@@ -48,7 +53,12 @@ fn r16_without_descriptors_those_inside_go_on_and_nothing_spins() {
 }
 
 #[test]
-fn r18_sessions_that_come_and_go_give_back_what_they_took() {
+fn r17_malformed_input_is_answered_and_nothing_panics_hangs_or_grows() {
+    holds("R17");
+}
+
+#[test]
+fn r18_t45_what_comes_and_goes_gives_back_what_it_took_and_memory_does_not_grow() {
     holds("R18");
 }
 
@@ -60,6 +70,11 @@ fn r19_lists_results_and_reports_that_are_too_much_stay_within_bounds() {
 #[test]
 fn t5_reports_of_a_call_whose_client_is_gone_reach_nobody_else() {
     holds("T5");
+}
+
+#[test]
+fn t24_five_thousand_slow_clients_hold_up_nobody_and_are_let_go() {
+    holds("T24");
 }
 
 #[test]

@@ -1,12 +1,15 @@
 //! `ledger`: a server that does what it is asked, and writes down that it did.
 //!
-//! `ledger --ledger FILE [--http ADDR] [--era legacy|modern|dual] [--tools N]`. Its one working tool, `work`, appends a
-//! line with its `marker` and the process id to the file before it does anything else, so that whoever reads the file
-//! can count how often a call had an effect. Then it takes `ms`, reports `notes` times on the way, each time with the
-//! marker, and answers with the marker and `bytes` of filling. `--tools` adds as many more tools, listed in pages.
+//! `ledger --ledger FILE [--http ADDR] [--era legacy|modern|dual] [--tools N] [--streams FILE]`. Its one working tool,
+//! `work`, appends a line with its `marker` and the process id to the file before it does anything else, so that whoever
+//! reads the file can count how often a call had an effect. Then it takes `ms`, reports `notes` times on the way, each
+//! time with the marker, and answers with the marker and `bytes` of filling. `--tools` adds as many more tools, listed in
+//! pages. With `--streams` the events of legacy sessions have ids, and a stream that broke goes on after the id that
+//! `Last-Event-ID` names, even in the process that comes after this one.
 
 mod http;
 mod stdio;
+mod streams;
 mod work;
 
 use std::fs::{File, OpenOptions};
@@ -21,7 +24,8 @@ use crate::raw::message::{self, Message};
 pub use work::Work;
 
 /// How to call the program.
-pub const USAGE: &str = "usage: ledger --ledger FILE [--http ADDR] [--era legacy|modern|dual] [--tools N]";
+pub const USAGE: &str =
+    "usage: ledger --ledger FILE [--http ADDR] [--era legacy|modern|dual] [--tools N] [--streams FILE]";
 
 /// Tools in one page of the list.
 const PAGE: usize = 500;
@@ -37,6 +41,8 @@ pub struct Options {
     pub eras: Eras,
     /// How many tools there are beside `work`.
     pub tools: usize,
+    /// Where sessions and streams over HTTP are remembered; without it no event has an id.
+    pub streams: Option<PathBuf>,
 }
 
 impl Options {
@@ -55,6 +61,7 @@ impl Options {
                 "--http" => options.http = Some(value.parse().map_err(|_| bad())?),
                 "--era" => options.eras = Eras::parse(&value).ok_or_else(bad)?,
                 "--tools" => options.tools = value.parse().map_err(|_| bad())?,
+                "--streams" => options.streams = Some(value.into()),
                 _ => return Err(format!("unknown option {flag}")),
             }
         }
@@ -75,7 +82,10 @@ pub async fn run(options: Options) -> Result<()> {
     let server = Arc::new(Server { hello, file: Mutex::new(file), tools: options.tools });
     match options.http {
         None => stdio::serve(server).await,
-        Some(address) => http::serve(server, address).await,
+        Some(address) => {
+            let streams = options.streams.as_deref().map(streams::Streams::open).transpose()?;
+            http::serve(server, streams, address).await
+        }
     }
 }
 

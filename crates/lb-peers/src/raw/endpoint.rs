@@ -80,6 +80,13 @@ impl<S: Default> Endpoint<S> {
         work(&mut self.lock().1)
     }
 
+    /// Knows a session that an earlier process opened; those opened from now on have other names.
+    pub fn restore(&self, session: String) {
+        let mut sessions = self.lock();
+        sessions.0 += 1;
+        sessions.1.insert(session, S::default());
+    }
+
     /// Decides what a request is.
     #[must_use]
     pub fn admit(&self, head: &Head, body: &[u8]) -> Verdict {

@@ -295,6 +295,13 @@ pub fn sse_chunk(data: &str) -> Vec<u8> {
     format!("{:x}\r\n{event}\r\n", event.len()).into_bytes()
 }
 
+/// The same with an id, which a client can name to go on after it.
+#[must_use]
+pub fn sse_chunk_with_id(id: &str, data: &str) -> Vec<u8> {
+    let event = format!("id: {id}\nevent: message\ndata: {data}\n\n");
+    format!("{:x}\r\n{event}\r\n", event.len()).into_bytes()
+}
+
 /// The chunk that ends a chunked body.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 

@@ -35,7 +35,7 @@ struct Options {
     time: Duration,
     seed: u64,
     only: Vec<Scenario>,
-    size: Size,
+    short: bool,
 }
 
 impl Options {
@@ -46,12 +46,12 @@ impl Options {
             time: Duration::ZERO,
             seed: random::seed(),
             only: SCENARIOS.to_vec(),
-            size: Size::Long,
+            short: false,
         };
         let mut words = words.iter();
         while let Some(flag) = words.next() {
             if flag == "--short" {
-                options.size = Size::Short;
+                options.short = true;
                 continue;
             }
             let value = words.next().ok_or_else(|| format!("{flag} needs a value"))?;
@@ -74,7 +74,13 @@ impl Options {
         Ok(options)
     }
 
-    /// Each scenario at least once, then on and on until the time is over.
+    /// Every scenario has an equal share of the time.
+    fn size(&self) -> Size {
+        let share = self.time / u32::try_from(self.only.len()).unwrap_or(u32::MAX).max(1);
+        if self.short { Size::Short } else { Size::For(share) }
+    }
+
+    /// Each scenario once, then on and on until the time is over.
     fn run(&self) -> Result<bool, String> {
         println!("seed {}", self.seed);
         std::fs::create_dir_all(&self.out).map_err(|error| format!("{}: {error}", self.out.display()))?;
@@ -89,7 +95,7 @@ impl Options {
                 // The first round has the seed itself, so that one scenario can be repeated alone.
                 let seed = if round == 0 { self.seed } else { seeds.bits() >> 16 };
                 println!("{:>6} s  {} (seed {seed}): {}", start.elapsed().as_secs(), scenario.name, scenario.about);
-                let (scenario, setup, size) = (*scenario, setup.clone(), self.size);
+                let (scenario, setup, size) = (*scenario, setup.clone(), self.size());
                 // In a task of its own: a panic there leaves a history that breaks off, and the others go on.
                 let mut task = tokio::task::JoinSet::new();
                 task.spawn_on(async move { scenario.run(&setup, size, seed).await }, runtime.handle());

@@ -57,6 +57,12 @@ impl End {
     }
 }
 
+/// The number of a report.
+pub fn progress(message: &[u8]) -> Option<u64> {
+    let value: Value = serde_json::from_slice(message).ok()?;
+    (value["method"] == "notifications/progress").then(|| value["params"]["progress"].as_u64())?
+}
+
 /// The beginning of some bytes, as text.
 pub fn start(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes.get(..bytes.len().min(DETAIL_BYTES)).unwrap_or_default()).into_owned()

@@ -8,11 +8,10 @@ use lb_peers::raw::RawHttp;
 use lb_peers::raw::handshake::Era;
 use lb_peers::raw::http::{Headers, Session, headers, initialize_request, modern_headers, post_headers};
 use lb_peers::raw::http1::Head;
-use serde_json::Value;
 
 use super::PATIENCE;
-use super::answer::{End, start};
-use crate::history::{History, How, Record};
+use super::answer::{End, progress, start};
+use crate::history::{History, How};
 use crate::jobs::markers;
 
 /// How long anything but a call may take.
@@ -190,8 +189,8 @@ async fn events(wire: &mut RawHttp, id: u64, stream: Option<(&History, &str)>) -
         let Some(data) = event.data.filter(|data| !data.is_empty()) else { continue };
         count += 1;
         seen.extend(markers(&data));
-        if let (Some((history, stream)), Some(id), Some(number)) = (stream, event.id, progress(&data)) {
-            history.write(&Record::Event { stream: stream.to_owned(), id, number });
+        if let (Some((history, stream)), Some(number)) = (stream, progress(&data)) {
+            history.event(stream, event.id, number);
         }
         if let Some(end) = End::of(&data, id) {
             found = Some(match found {
@@ -205,10 +204,4 @@ async fn events(wire: &mut RawHttp, id: u64, stream: Option<(&History, &str)>) -
     end.markers.append(&mut seen);
     end.last_event = last;
     (end, whole)
-}
-
-/// The number of a report.
-fn progress(data: &[u8]) -> Option<u64> {
-    let value: Value = serde_json::from_slice(data).ok()?;
-    (value["method"] == "notifications/progress").then(|| value["params"]["progress"].as_u64())?
 }

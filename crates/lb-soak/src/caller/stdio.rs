@@ -7,9 +7,9 @@ use lb_peers::raw::RawStdio;
 use lb_peers::raw::handshake::Era;
 use lb_peers::raw::http::initialize_request;
 
-use super::answer::{End, start};
+use super::answer::{End, progress, start};
 use super::{PATIENCE, stdio_command};
-use crate::history::How;
+use crate::history::{History, How};
 use crate::jobs::markers;
 
 /// How long the gateway may take to end when its client has left.
@@ -45,12 +45,16 @@ impl Stdio {
         }
     }
 
-    pub async fn read(&mut self, id: u64) -> End {
+    /// Reads up to the answer; the reports of a stream to be checked go into the history.
+    pub async fn read(&mut self, id: u64, stream: Option<(&History, &str)>) -> End {
         let mut seen = std::collections::BTreeSet::new();
         let mut end = loop {
             match self.wire.line().await {
                 Ok(Some(line)) => {
                     seen.extend(markers(&line));
+                    if let (Some((history, stream)), Some(number)) = (stream, progress(&line)) {
+                        history.event(stream, None, number);
+                    }
                     if let Some(end) = End::of(&line, id) {
                         break end;
                     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::history::{Measure, Quantity, Record};
+use crate::history::{How, Measure, Quantity, Record};
 
 /// What is measured, in words.
 pub fn words(of: &Measure) -> String {
@@ -10,9 +10,11 @@ pub fn words(of: &Measure) -> String {
         Measure::Counted { name } => name.clone(),
         Measure::Calls { client, how } => format!("calls of {client}* that ended with {how:?}"),
         Measure::Slowest { how } => format!("slowest {how:?} in ms"),
+        Measure::Percentile { client, percent } => format!("p{percent} of calls of {client}* in ms"),
         Measure::Growth { of, from, to } => format!("growth of {of:?} from {from} to {to}"),
         Measure::Peak { of, from, to } => format!("peak of {of:?} during {to}, above {from}"),
         Measure::PerMinute { of, phase } => format!("slope of {of:?} per minute during {phase}"),
+        Measure::Steady { of, phase } => format!("median slope of {of:?} per minute during {phase}"),
         Measure::Last { of, phase } => format!("{of:?} at the end of {phase}"),
     }
 }
@@ -31,35 +33,46 @@ pub fn value(of: &Measure, records: &[Record]) -> Option<i64> {
             let ended = |record: &&Record| matches!(record, Record::Ended { client, how: found, .. } if client.starts_with(start) && found == how);
             i64::try_from(records.iter().filter(ended).count()).ok()
         }
-        Measure::Slowest { .. } => Some(slowest(of, records)),
+        // No call at all is no slow call.
+        Measure::Slowest { how } => Some(times(records, |_, found| found == *how).into_iter().max().unwrap_or(0)),
+        Measure::Percentile { client: start, percent } => {
+            let mut times = times(records, |client, _| client.starts_with(start));
+            times.sort_unstable();
+            times.get((times.len() * percent / 100).min(times.len().saturating_sub(1))).copied()
+        }
         Measure::Growth { of, from, to } => Some(samples(records, *of, to).last()?.1 - last(records, *of, from)?),
         Measure::Peak { of, from, to } => {
             let peak = samples(records, *of, to).into_iter().map(|(_, value)| value).max()?;
             Some(peak - last(records, *of, from)?)
         }
         Measure::PerMinute { of, phase } => slope(&samples(records, *of, phase)),
+        Measure::Steady { of, phase } => {
+            let samples = samples(records, *of, phase);
+            let mut slopes: Vec<i64> = samples.chunks((samples.len() / 10).max(2)).filter_map(slope).collect();
+            slopes.sort_unstable();
+            slopes.get(slopes.len() / 2).copied()
+        }
         Measure::Last { of, phase } => last(records, *of, phase),
     }
 }
 
-/// No call at all is no slow call.
-fn slowest(of: &Measure, records: &[Record]) -> i64 {
-    let Measure::Slowest { how } = of else { return 0 };
+/// How long those calls took that are wanted by their client and their end.
+fn times(records: &[Record], is_wanted: impl Fn(&str, How) -> bool) -> Vec<i64> {
     let mut sent: HashMap<&str, u64> = HashMap::new();
-    let mut slowest = 0;
+    let mut times = Vec::new();
     for record in records {
         match record {
             Record::Sent { at_ms, marker, .. } => {
                 sent.insert(marker, *at_ms);
             }
-            Record::Ended { at_ms, marker, how: found, .. } if found == how => {
+            Record::Ended { at_ms, client, marker, how, .. } if is_wanted(client, *how) => {
                 let took = sent.get(marker.as_str()).map_or(0, |sent| at_ms.saturating_sub(*sent));
-                slowest = slowest.max(i64::try_from(took).unwrap_or(i64::MAX));
+                times.push(i64::try_from(took).unwrap_or(i64::MAX));
             }
             _ => {}
         }
     }
-    slowest
+    times
 }
 
 fn last(records: &[Record], of: Quantity, phase: &str) -> Option<i64> {

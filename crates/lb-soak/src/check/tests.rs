@@ -186,3 +186,22 @@ fn a_file_gives_the_same_verdict_as_its_records() {
     std::fs::write(history.path(), "no history\n").expect("written");
     assert!(file(history.path()).violations[0].contains("cannot be read"));
 }
+
+#[test]
+fn a_slope_that_lasts_is_told_from_a_step() {
+    let run = |rss: fn(u64) -> u64| -> Vec<Record> { (0..120).map(|at| sample(500 * at, "churn", rss(at))).collect() };
+    let of = Measure::Steady { of: Quantity::RssKib, phase: "churn".to_owned() };
+    assert_eq!(figure(&of, &run(|at| if at < 60 { 1_000 } else { 9_000 })), Some(0));
+    assert_eq!(figure(&of, &run(|at| 1_000 + 10 * at)), Some(1_200));
+}
+
+#[test]
+fn a_percentile_is_of_the_calls_of_those_that_are_meant() {
+    let mut records = Vec::new();
+    for number in 0..100 {
+        records.push(sent("a", &format!("m{number}"), Must::Succeed));
+        records.push(ended("a", &format!("m{number}"), How::Result));
+    }
+    let of = |client: &str| Measure::Percentile { client: client.to_owned(), percent: 99 };
+    assert_eq!((figure(&of("a"), &records), figure(&of("b"), &records)), (Some(25), None));
+}

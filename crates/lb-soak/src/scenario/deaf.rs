@@ -13,6 +13,7 @@ use crate::caller::Way;
 use crate::history::{Measure, Quantity};
 use crate::jobs::{Job, UNCOUNTED};
 use crate::load::{Load, end};
+use crate::watch::connections;
 use crate::world::Ground;
 
 /// 30 seconds are promised.
@@ -59,18 +60,6 @@ pub async fn run(setup: Setup, size: Size, seed: u64) -> PathBuf {
     history.bound(peak, i64::MIN, room);
     drop(deaf);
     world.close().await
-}
-
-/// Connections that a gateway at this port has open.
-fn connections(port: u16) -> usize {
-    let table = std::fs::read_to_string("/proc/net/tcp").unwrap_or_default();
-    let here = format!(":{port:04X}");
-    let open = |line: &&str| {
-        let mut fields = line.split_ascii_whitespace().skip(1);
-        let (local, _, state) = (fields.next(), fields.next(), fields.next());
-        local.is_some_and(|local| local.ends_with(&here)) && state == Some("01")
-    };
-    table.lines().filter(open).count()
 }
 
 /// A session with a small window that asks for a lot.

@@ -1,7 +1,6 @@
 //! The disk of the log file is full: serving goes on, and somebody is told.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use serde_json::json;
 
@@ -27,7 +26,7 @@ pub async fn run(setup: Setup, size: Size, seed: u64) -> PathBuf {
     for way in [Way::HttpLegacy, Way::HttpModern] {
         callers.push(world.caller(way, "child", "c").await);
     }
-    let (callers, rate) = Load::saturate(callers, Job::QUICK, Duration::from_secs(size.pick(5, 70))).await;
+    let (callers, rate) = Load::saturate(callers, Job::QUICK, size.time(5, 70)).await;
     end(callers).await;
     let history = world.history().clone();
     history.note(format!("{rate:.0} calls/s"));

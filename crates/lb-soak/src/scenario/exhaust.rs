@@ -19,7 +19,6 @@ const KNOCKS: usize = 400;
 
 /// Runs it.
 pub async fn run(setup: Setup, size: Size, seed: u64) -> PathBuf {
-    let rounds: u32 = size.pick(1, 10);
     let ground = Ground::new(&setup, "R16", seed);
     let servers = json!({ "child": ground.child(&json!({})) });
     let mut world = ground.build(servers, &[], &["prlimit", DESCRIPTORS]).await;
@@ -30,7 +29,9 @@ pub async fn run(setup: Setup, size: Size, seed: u64) -> PathBuf {
         caller.call(Job::QUICK).await;
         inside.push(caller);
     }
-    for _ in 0..rounds {
+    let mut rounds = 0;
+    for _ in size.turns(1, 10) {
+        rounds += 1;
         let before = world.fds();
         let outside = knock(world.gateway.address).await;
         let taken = world.fds().saturating_sub(before);
@@ -50,8 +51,8 @@ pub async fn run(setup: Setup, size: Size, seed: u64) -> PathBuf {
         end(vec![late]).await;
     }
     end(inside).await;
-    history.bound_count("clients that wait outside", i64::from(rounds), i64::MAX);
-    history.bound_count("% of a core, over all rounds", 0, 50 * i64::from(rounds));
+    history.bound_count("clients that wait outside", rounds, i64::MAX);
+    history.bound_count("% of a core, over all rounds", 0, 50 * rounds);
     world.close().await
 }
 

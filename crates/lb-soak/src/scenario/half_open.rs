@@ -25,7 +25,9 @@ pub async fn run(setup: Setup, size: Size, seed: u64) -> PathBuf {
     let servers = json!({ "child": ground.child(&json!({})) });
     let world = ground.build(servers, &[], &["unshare", "-n", "sh", "-c", SHELL]).await;
     let history = world.history().clone();
-    for _ in 0..size.pick(1, 5) {
+    let mut times = 0;
+    for _ in size.turns(1, 5) {
+        times += 1;
         let (pid, address) = (world.pid, world.gateway.address);
         let opened = inside(pid, move || Box::pin(open(address))).await;
         let (mut waiting, session) = opened.expect("a session with an open stream");
@@ -52,8 +54,8 @@ pub async fn run(setup: Setup, size: Size, seed: u64) -> PathBuf {
         history.note(format!("and then, in the same session: {answer:?}"));
         drop(waiting);
     }
-    history.bound_count("connections that are given up", size.pick(1, 5), i64::MAX);
-    history.bound_count("sessions that were kept", size.pick(1, 5), i64::MAX);
+    history.bound_count("connections that are given up", times, i64::MAX);
+    history.bound_count("sessions that were kept", times, i64::MAX);
     world.close().await
 }
 

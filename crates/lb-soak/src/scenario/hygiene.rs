@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::{Setup, Size};
+use super::{Setup, Size, Turns};
 use crate::caller::{Caller, WAYS, Way, end_session};
 use crate::history::{History, Measure, Must, Quantity, Record};
 use crate::jobs::{Job, Ledger};
@@ -26,7 +26,7 @@ const FDS_SLACK: i64 = 6;
 
 /// Runs it.
 pub async fn run(setup: Setup, size: Size, seed: u64) -> PathBuf {
-    let calls: u64 = size.pick(200, 5_000);
+    let turns = size.turns(200, 5_000);
     let ground = Ground::new(&setup, "hygiene", seed);
     let servers = json!({ "it": ground.child(&json!({})) });
     let mut world = ground.build(servers, &[], &[]).await;
@@ -41,18 +41,20 @@ pub async fn run(setup: Setup, size: Size, seed: u64) -> PathBuf {
         let way = WAYS.get(number % WAYS.len()).copied().unwrap_or(Way::HttpLegacy);
         let caller = world.caller(way, "it", &format!("c{number}")).await;
         let life = Life { random: world.ground.random.fork(), left: Vec::new() };
-        clients.spawn(life.lead(caller, calls, history.clone(), working.clone()));
+        clients.spawn(life.lead(caller, turns, history.clone(), working.clone()));
     }
     let ledger = Ledger::follow(&world.ground.ledger);
     let killed = kill_servers(&ledger, &history, &mut world.ground.random, &working).await;
     history.count(SERVERS_KILLED, killed);
-    history.bound_count(SERVERS_KILLED, size.pick(5, 100), i64::MAX);
-    let mut sessions = Vec::new();
-    while let Some(left) = clients.join_next().await {
-        sessions.extend(left.expect("a client's story ends"));
+    history.bound_count(SERVERS_KILLED, 5, i64::MAX);
+    let (mut sessions, mut calls) = (Vec::new(), 0);
+    while let Some(life) = clients.join_next().await {
+        let (left, made) = life.expect("a client's story ends");
+        sessions.extend(left);
+        calls += made;
     }
     // One call in 25 ends so: half of them is far below chance.
-    history.bound_count(CLIENTS_KILLED, i64::try_from(calls).unwrap_or(0) * 10 / 50, i64::MAX);
+    history.bound_count(CLIENTS_KILLED, calls / 50, i64::MAX);
     for session in sessions {
         end_session(&door, "it", &session).await;
     }
@@ -66,15 +68,17 @@ struct Life {
 }
 
 impl Life {
-    /// Calls, and dies now and then. Gives the sessions it left behind.
+    /// Calls, and dies now and then. Gives the sessions it left behind, and the number of calls.
     async fn lead(
         mut self,
         mut caller: Caller,
-        calls: u64,
+        turns: Turns,
         history: History,
         working: Arc<AtomicUsize>,
-    ) -> Vec<String> {
-        for _ in 0..calls {
+    ) -> (Vec<String>, i64) {
+        let mut calls = 0;
+        for _ in turns {
+            calls += 1;
             let job = Job::QUICK.taking(self.random.below(4)).must(Must::End);
             let open = caller.send(job).await;
             if self.random.below(25) == 0 {
@@ -91,7 +95,7 @@ impl Life {
         }
         working.fetch_sub(1, Ordering::Relaxed);
         caller.end().await;
-        self.left
+        (self.left, calls)
     }
 
     /// A gateway behind pipes that was killed does not come back by itself.

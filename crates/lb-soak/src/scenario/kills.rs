@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::{Setup, Size};
+use super::{Setup, Size, Turns};
 use crate::caller::{Caller, WAYS, Way};
 use crate::history::{How, Measure, Must};
 use crate::jobs::{Job, Ledger};
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs it.
 pub async fn run(setup: Setup, size: Size, seed: u64) -> PathBuf {
-    let kills: u64 = size.pick(52, 1_000);
+    let turns = size.turns(13, 250);
     let ground = Ground::new(&setup, "R4", seed);
     let servers = json!({ "victim": ground.child(&json!({})), "other": ground.child(&json!({})) });
     let mut world = ground.build(servers, &[], &[]).await;
@@ -35,7 +35,7 @@ pub async fn run(setup: Setup, size: Size, seed: u64) -> PathBuf {
     let mut victims = JoinSet::new();
     for way in WAYS {
         let caller = world.caller(way, "victim", "victim").await;
-        victims.spawn(suffer(caller, ledger.clone(), kills / WAYS.len() as u64));
+        victims.spawn(suffer(caller, ledger.clone(), turns));
     }
     let (mut killed, mut slowest) = (0, 0);
     while let Some(suffered) = victims.join_next().await {
@@ -47,7 +47,7 @@ pub async fn run(setup: Setup, size: Size, seed: u64) -> PathBuf {
     bystanders.join_all().await;
     let history = world.history().clone();
     history.count("kills", killed);
-    history.bound_count("kills", i64::try_from(kills).unwrap_or(0), i64::MAX);
+    history.bound_count("kills", 52, i64::MAX);
     // A second from the death of a server to the error of its calls is promised. The bound is ten times as wide, as
     // every bound in time is here, because the machine may be busy; the true figure is printed with it.
     history.count(SLOWEST, slowest);
@@ -58,9 +58,9 @@ pub async fn run(setup: Setup, size: Size, seed: u64) -> PathBuf {
 
 /// Calls, has its server killed while it works, is told so, and calls again. Gives how often, and the longest time from
 /// a kill to the error, in milliseconds.
-async fn suffer(mut caller: Caller, ledger: Arc<Ledger>, times: u64) -> (i64, i64) {
+async fn suffer(mut caller: Caller, ledger: Arc<Ledger>, turns: Turns) -> (i64, i64) {
     let (mut killed, mut slowest) = (0, 0);
-    for _ in 0..times {
+    for _ in turns {
         let open = caller.send(Job::QUICK.taking(LONG_MS).reporting(REPORTS).must(Must::Fail)).await;
         let pid = ledger.entry(&open.marker, PATIENCE).await;
         let at = Instant::now();

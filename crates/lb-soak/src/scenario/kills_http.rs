@@ -19,7 +19,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs it.
 pub async fn run(setup: Setup, size: Size, seed: u64) -> PathBuf {
-    let kills: i64 = size.pick(50, 1_000);
     let ground = Ground::new(&setup, "R5", seed);
     let mut victim = ground.remote(0, &[]).await;
     let other = ground.remote(0, &[]).await;
@@ -32,7 +31,9 @@ pub async fn run(setup: Setup, size: Size, seed: u64) -> PathBuf {
     }
     let bystanders = vec![world.caller(Way::HttpLegacy, "other", "bystander").await];
     let load = Load::start(bystanders, Job::QUICK, Duration::from_millis(10));
-    for _ in 0..kills {
+    let mut kills = 0;
+    for _ in size.turns(50, 1_000) {
+        kills += 1;
         let fresh = strike(&mut callers, &world.ground, victim).await;
         victim = fresh;
         for caller in &mut callers {

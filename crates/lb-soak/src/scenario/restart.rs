@@ -48,7 +48,6 @@ impl Handover {
 
 /// Runs it.
 pub async fn run(setup: Setup, size: Size, seed: u64) -> PathBuf {
-    let restarts: i64 = size.pick(10, 50);
     let ground = Ground::new(&setup, "R7", seed);
     let remote = ground.remote(0, &[]).await;
     let servers = json!({ "child": ground.child(&json!({})), "remote": { "url": remote.url() } });
@@ -57,13 +56,13 @@ pub async fn run(setup: Setup, size: Size, seed: u64) -> PathBuf {
     let history = world.history().clone();
 
     let port = world.gateway.port();
-    under_load(&mut world, &Handover::ReusePort(port), restarts).await;
+    let mut restarts = under_load(&mut world, &Handover::ReusePort(port), size.part(2)).await;
     let activation = Handover::Activation(TcpListener::bind("127.0.0.1:0").expect("a free port"));
     let first = activation.start(&world).await;
     replace(&mut world, first, "to socket activation").await;
-    under_load(&mut world, &activation, restarts).await;
+    restarts += under_load(&mut world, &activation, size.part(2)).await;
 
-    history.count("restarts", 2 * restarts);
+    history.count("restarts", restarts);
     for how in ["reuse-port", "activation"] {
         history.count(&format!("sessions opened again ({how})"), 0);
         history.bound_count(&format!("sessions opened again ({how})"), 0, LEGACY * restarts);
@@ -75,15 +74,19 @@ pub async fn run(setup: Setup, size: Size, seed: u64) -> PathBuf {
     world.close().await
 }
 
-async fn under_load(world: &mut World, handover: &Handover, restarts: i64) {
+/// Gives how often it was replaced.
+async fn under_load(world: &mut World, handover: &Handover, size: Size) -> i64 {
     let load = Load::start(callers(world, handover).await, Job::QUICK.taking(5), Duration::from_millis(5));
-    for number in 0..restarts {
+    let mut restarts = 0;
+    for number in size.turns(10, 50) {
+        restarts += 1;
         let next = handover.start(world).await;
         replace(world, next, &format!("{} {number}", handover.name())).await;
         // Everybody has come over before the next one.
         tokio::time::sleep(SETTLED).await;
     }
     end(load.stop().await.0).await;
+    restarts
 }
 
 async fn callers(world: &mut World, handover: &Handover) -> Vec<Caller> {
@@ -99,7 +102,7 @@ async fn callers(world: &mut World, handover: &Handover) -> Vec<Caller> {
     for (number, (way, server)) in kinds.into_iter().enumerate() {
         let mut caller = world.caller(way, server, &format!("{name}{number}")).await;
         let (retry_reset, reopen) = (matches!(handover, Handover::ReusePort(_)), true);
-        caller.manners = Manners { retry_reset, reopen, resume: false };
+        caller.manners = Manners { retry_reset, reopen, ..Manners::default() };
         caller.phase = format!(" ({name})");
         callers.push(caller);
     }

@@ -19,7 +19,7 @@ pub async fn run(setup: Setup, size: Size, seed: u64) -> PathBuf {
     let mut world = ground.build(servers, &[], &[]).await;
     let mut gone = world.caller(Way::HttpModern, "child", "gone").await;
     let mut there = world.caller(Way::HttpModern, "child", "there").await;
-    for _ in 0..size.pick(10, 1_000) {
+    for _ in size.turns(10, 1_000) {
         let open = gone.send(Job::QUICK.taking(300).reporting(30).must(Must::End)).await;
         world.ground.ledger.entry(&open.marker, Duration::from_secs(20)).await;
         world.history().fault(format!("kill client {}", gone.name));

@@ -16,7 +16,7 @@ const WARM_UP: Duration = Duration::from_secs(4);
 
 /// At 70 % of what it can do: no errors, and memory stays where it is.
 pub async fn steady(setup: Setup, size: Size, seed: u64) -> PathBuf {
-    let time = Duration::from_secs(size.pick(20, 600));
+    let time = size.time(20, 600);
     let mut world = world(&setup, "R2", seed).await;
     let callers = callers(&mut world, 12).await;
     let (callers, most) = Load::saturate(callers, Job::QUICK, WARM_UP).await;
@@ -29,14 +29,15 @@ pub async fn steady(setup: Setup, size: Size, seed: u64) -> PathBuf {
     world.watch.phase("after");
     end(callers).await;
     let phase = "steady".to_owned();
-    let slope = size.pick(8 << 10, 512);
+    // The longer it is watched, the less there is of chance in it: from 8 MiB in a third of a minute on.
+    let slope = ((8 << 10) * 20 / i64::try_from(time.as_secs()).unwrap_or(20).max(1)).max(512);
     world.history().bound(Measure::PerMinute { of: Quantity::RssKib, phase }, i64::MIN, slope);
     world.close().await
 }
 
 /// More clients than there may be calls: what is taken on ends, the rest is told to come again, and then all is well.
 pub async fn overload(setup: Setup, size: Size, seed: u64) -> PathBuf {
-    let time = Duration::from_secs(size.pick(10, 60));
+    let time = size.time(10, 60);
     let mut world = world(&setup, "R3", seed).await;
     let before = callers(&mut world, 12).await;
     let (before, most) = Load::saturate(before, Job::QUICK, WARM_UP).await;

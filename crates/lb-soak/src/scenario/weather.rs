@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::{Setup, Size};
+use super::{Setup, Size, Turns};
 use crate::caller::{Caller, Manners, Way};
 use crate::history::{How, Measure, Must};
 use crate::jobs::Job;
@@ -14,10 +14,13 @@ use crate::proxy::{Proxy, Weather};
 use crate::world::{Ground, World};
 
 const REPORTS: u64 = 6;
+const CLIENTS: usize = 8;
+/// The fewest calls of one kind of weather.
+const CALLS: i64 = 200;
 
 /// Runs it.
 pub async fn run(setup: Setup, size: Size, seed: u64) -> PathBuf {
-    let calls: u64 = size.pick(200, 5_000);
+    let part = size.part(4);
     let slow = size.pick(40, 200);
     let mut ground = Ground::new(&setup, "R13", seed);
     let remote = ground.remote(0, &[]).await;
@@ -35,25 +38,27 @@ pub async fn run(setup: Setup, size: Size, seed: u64) -> PathBuf {
         world.history().fault(format!("{weather:?} between clients and gateway"));
         let random = world.ground.random.fork();
         let proxy = Proxy::start(world.gateway.address, weather, random).await;
-        storm(&mut world, name, &proxy, calls, weather).await;
+        let calls = storm(&mut world, name, &proxy, part, weather).await;
+        // Whoever can come back for the rest gets it; of the others some are cut off where there are resets.
+        let least = if name == "reset" { calls / 4 } else { calls };
+        world.history().bound(results(name), least, calls);
     }
     world.history().fault("resets between gateway and server");
-    shaky(&mut world, calls).await;
-    let results = |client: &str| Measure::Calls { client: client.to_owned(), how: How::Result };
-    let most = i64::try_from(calls).unwrap_or(0);
+    let calls = shaky(&mut world, part).await;
     let history = world.history().clone();
-    history.bound(results("slow"), most, most);
-    history.bound(results("sliced"), most, most);
-    // Whoever can come back for the rest gets it; the others are cut off now and then.
-    history.bound(results("reset"), most / 4, most);
     history.bound_count("resumed", 1, i64::MAX);
-    history.bound(results("shaky"), most / 4, most);
+    history.bound(results("shaky"), calls.max(CALLS) / 4, calls);
     let path = world.close().await;
     drop(behind);
     path
 }
 
-async fn storm(world: &mut World, name: &str, proxy: &Proxy, calls: u64, weather: Weather) {
+fn results(client: &str) -> Measure {
+    Measure::Calls { client: client.to_owned(), how: How::Result }
+}
+
+/// Gives how many calls there were.
+async fn storm(world: &mut World, name: &str, proxy: &Proxy, size: Size, weather: Weather) -> i64 {
     let must = if matches!(weather, Weather::Resets(_)) { Must::End } else { Must::Succeed };
     let kinds = [
         (Way::HttpLegacy, "child"),
@@ -61,42 +66,48 @@ async fn storm(world: &mut World, name: &str, proxy: &Proxy, calls: u64, weather
         (Way::HttpModern, "child"),
         (Way::HttpModern, "remote"),
     ];
-    let mut tasks = JoinSet::new();
-    for number in 0..8 {
+    let (mut tasks, turns) = (JoinSet::new(), size.turns(25, 625));
+    for number in 0..CLIENTS {
         let Some((way, server)) = kinds.get(number % kinds.len()) else { continue };
         let mut caller = world.caller(*way, server, &format!("{name}{number}")).await;
         caller.manners = Manners { resume: *way == Way::HttpLegacy, ..Manners::default() };
         caller.through(proxy.address);
-        tasks.spawn(calls_with_reports(caller, calls / 8, must));
+        tasks.spawn(calls_with_reports(caller, turns, must));
     }
-    tasks.join_all().await;
+    tasks.join_all().await.into_iter().sum()
 }
 
 /// Every other call reports, so that there is a stream to be cut.
-async fn calls_with_reports(mut caller: Caller, count: u64, must: Must) {
-    for number in 0..count {
+async fn calls_with_reports(mut caller: Caller, turns: Turns, must: Must) -> i64 {
+    let mut count = 0;
+    for number in turns {
+        count += 1;
         let job = Job::QUICK.must(must);
         // Over a shared pipe reports of a call that was cut would have no owner; see the sessions of legacy clients.
         let reports = number % 2 == 0 && caller.manners.resume;
         caller.call(if reports { job.taking(30).reporting(REPORTS) } else { job }).await;
     }
     caller.end().await;
+    count
 }
 
 /// The server is reached by a network that resets connections: one answer for each call all the same, and no call twice.
-async fn shaky(world: &mut World, calls: u64) {
-    let mut tasks = JoinSet::new();
-    for number in 0..8_usize {
+async fn shaky(world: &mut World, size: Size) -> i64 {
+    let (mut tasks, turns) = (JoinSet::new(), size.turns(25, 625));
+    for number in 0..CLIENTS {
         let way = if number % 2 == 0 { Way::HttpLegacy } else { Way::HttpModern };
         let Some(mut caller) = patient(world, way, number).await else { continue };
         tasks.spawn(async move {
-            for _ in 0..calls / 8 {
+            let mut count = 0;
+            for _ in turns {
                 caller.call(Job::QUICK.must(Must::Answer)).await;
+                count += 1;
             }
             caller.end().await;
+            count
         });
     }
-    tasks.join_all().await;
+    tasks.join_all().await.into_iter().sum()
 }
 
 /// Opening a session asks the server, which may be out of reach at first.

@@ -38,46 +38,47 @@ struct ErrorObject {
 
 /// Judges the response to a POST of `body`.
 ///
-/// # Panics
-/// The response is not one that a client can understand.
-pub fn judge(body: &[u8], response: &Response) -> Kind {
-    assert!(response.complete, "the body broke off: {}", response.text());
+/// # Errors
+/// With what a client could not understand of it.
+pub fn judge(body: &[u8], response: &Response) -> Result<Kind, String> {
+    if !response.complete {
+        return Err(format!("the body broke off: {}", response.text()));
+    }
     match response.head.status() {
-        400..=499 => Kind::Refused,
-        202 => {
-            assert!(response.body.is_empty(), "202 with a body");
-            Kind::Quiet
-        }
+        400..=499 => Ok(Kind::Refused),
+        202 if response.body.is_empty() => Ok(Kind::Quiet),
         200 if response.head.is_sse() => {
             let events = response.events();
             let last = events.iter().rfind(|event| event.data.as_ref().is_some_and(|data| !data.is_empty()));
-            answer(last.expect("an event with an answer").text().as_bytes(), id_of(body).as_deref())
+            let last = last.ok_or_else(|| format!("no event with an answer: {}", response.text()))?;
+            answer(last.text().as_bytes(), id_of(body).as_deref())
         }
-        200 if response.text().starts_with('[') => {
-            let all: Vec<&RawValue> = serde_json::from_slice(&response.body).expect("an array of answers");
-            assert!(!all.is_empty());
-            all.iter().map(|one| answer(one.get().as_bytes(), None)).max().unwrap_or(Kind::Error)
+        200 if response.body.starts_with(b"[") => {
+            let all: Vec<&RawValue> = serde_json::from_slice(&response.body).map_err(|error| error.to_string())?;
+            let kinds = all.iter().map(|one| answer(one.get().as_bytes(), None));
+            kinds
+                .reduce(|one, next| one.and_then(|one| Ok(one.max(next?))))
+                .unwrap_or_else(|| Err("no answer".to_owned()))
         }
         200 => answer(&response.body, id_of(body).as_deref()),
-        other => panic!("status {other}: {}", response.text()),
+        other => Err(format!("status {other}: {}", response.text())),
     }
 }
 
 /// Judges one answer; its id is that of the request, where both can be read.
-pub fn answer(text: &[u8], id: Option<&str>) -> Kind {
+///
+/// # Errors
+/// With what a client could not understand of it.
+pub fn answer(text: &[u8], id: Option<&str>) -> Result<Kind, String> {
     let shown = String::from_utf8_lossy(text);
-    let answer: Answer<'_> = serde_json::from_slice(text).unwrap_or_else(|error| panic!("{error} in {shown}"));
-    assert_eq!(answer.jsonrpc, "2.0", "{shown}");
-    if let (Some(id), Some(got)) = (id, answer.id) {
-        assert_eq!(got.get(), id, "{shown}");
+    let answer: Answer<'_> = serde_json::from_slice(text).map_err(|error| format!("{error} in {shown}"))?;
+    if answer.jsonrpc != "2.0" || id.is_some_and(|id| answer.id.is_some_and(|got| got.get() != id)) {
+        return Err(format!("an answer to another request: {shown}"));
     }
     match (answer.result, answer.error) {
-        (Some(_), None) => Kind::Result,
-        (None, Some(error)) => {
-            assert!(error.code < 0 && !error.message.is_empty(), "{shown}");
-            Kind::Error
-        }
-        _ => panic!("neither result nor error: {shown}"),
+        (Some(_), None) => Ok(Kind::Result),
+        (None, Some(error)) if error.code < 0 && !error.message.is_empty() => Ok(Kind::Error),
+        _ => Err(format!("neither result nor error: {shown}")),
     }
 }
 
