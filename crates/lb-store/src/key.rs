@@ -59,6 +59,15 @@ impl Key {
         format!("{OURS}{}", self.0).into()
     }
 
+    /// The same on a server: in the place of the key, so that a cluster keeps both on one node.
+    pub(crate) fn token_on_server(&self, prefix: &str) -> String {
+        if self.0.contains('{') {
+            format!("{prefix}{OURS}{}", self.0)
+        } else {
+            format!("{prefix}{OURS}{{{prefix}{}}}", self.0)
+        }
+    }
+
     /// A name that was read back; `None` for those that are ours.
     pub(crate) fn read(text: &str) -> Option<Self> {
         Self::parse(text).ok()
@@ -105,6 +114,18 @@ mod tests {
     fn the_tag_is_what_stands_in_braces_or_all() {
         for (key, tag) in [("session:{4f}:record", "4f"), ("{x}", "x"), ("plain", "plain")] {
             assert_eq!(Key::parse(key).unwrap().tag(), tag, "key {key:?}");
+        }
+    }
+
+    #[test]
+    fn the_token_of_a_claim_lies_where_the_claim_lies() {
+        let hashed = |text: &str| match text.split_once('{').and_then(|(_, rest)| rest.split_once('}')) {
+            Some((tag, _)) => tag.to_owned(),
+            None => text.to_owned(),
+        };
+        for key in ["plain", "owner:{4f}"] {
+            let parsed = Key::parse(key).unwrap();
+            assert_eq!(hashed(&parsed.token_on_server("p:")), hashed(&format!("p:{key}")), "key {key:?}");
         }
     }
 }

@@ -14,6 +14,7 @@ mod memory;
 mod plan;
 mod settings;
 mod store;
+mod valkey;
 
 pub use batch::{Applied, Batch, Guard, Outcome, Refusal, STEPS_MAX, Step};
 pub use claim::{Claim, Claimed};

@@ -10,6 +10,7 @@ use futures_util::stream::BoxStream;
 
 use crate::disk::Disk;
 use crate::memory::Memory;
+use crate::valkey::Valkey;
 use crate::{Applied, Batch, Error, Key, Place, Settings, Subscription};
 
 /// What a store answers, later.
@@ -108,6 +109,6 @@ pub async fn open(settings: &Settings) -> Result<Arc<dyn Store>, Error> {
             let opened = opened.map_err(|_| Error::WrongShape("opening the store was interrupted"))?;
             opened.map(|disk| Arc::new(disk) as Arc<dyn Store>)
         }
-        Place::Valkey(_) => Err(Error::WrongShape("this build keeps things in memory and on disk only")),
+        Place::Valkey(servers) => Ok(Arc::new(Valkey::open(servers, settings).await?)),
     }
 }

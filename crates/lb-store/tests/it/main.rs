@@ -4,4 +4,7 @@
 mod disk;
 mod memory;
 mod model;
+mod peer_redis;
+mod peer_valkey;
+mod servers;
 mod suite;
