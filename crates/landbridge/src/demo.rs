@@ -67,7 +67,7 @@ async fn stdio(settings: &Settings) -> Result<(), Failure> {
     let gateway =
         gateway(Clients::One, servers, SurfaceName::Server, Policy::default(), settings, &tasks, telemetry.tracer())
             .await?;
-    let exporting = telemetry.export(&gateway, &tasks)?;
+    let exporting = telemetry.export(&gateway, None, &tasks)?;
     let settings = lb_front::Settings::default();
     let grace = settings.grace;
     let front = Front::new(Arc::new(gateway.clone()), settings);

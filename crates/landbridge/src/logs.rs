@@ -20,6 +20,7 @@ use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use self::file::LogFile;
+pub use self::file::lost;
 pub use self::hide::hide;
 use self::sink::{Sink, Target};
 pub use self::voice::{Words, speak, tell};

@@ -46,14 +46,16 @@ pub async fn serve(
     let policy =
         Policy { allow_spawn: settings.allow_stdio_spawn, from_afar, pinned_packages: true, ..Policy::default() };
     let gateway = gateway(Clients::Many, servers, surface, policy, settings, &tasks, telemetry.tracer()).await?;
-    let exporting = telemetry.export(&gateway, &tasks)?;
     let front = Arc::new(Front::new(Arc::new(gateway.clone()), front(settings)));
+    let running = Front::clone(&front);
     let mut shown = http(settings);
-    shown.pages.push(telemetry::page(&gateway));
+    let http = Http::new(front, shown.clone());
+    let shed = http.handle().shed();
+    let exporting = telemetry.export(&gateway, Some(shed.clone()), &tasks)?;
+    shown.pages.push(telemetry::page(&gateway, shed));
     shown.pages.extend(watch::pages(&gateway));
     shown.health = Some(watch::health(&gateway));
-    let running = Front::clone(&front);
-    let http = Http::new(front, shown);
+    http.handle().update(shown);
     if let Some(reload) = reload {
         reload.start(&gateway, Some(Door { handle: http.handle(), is_local }), &tasks);
     }

@@ -41,7 +41,7 @@ pub async fn stdio(command: &Stdio, settled: Settled, logs: Handle) -> Result<()
     let policy = Policy { allow_spawn: true, ..Policy::default() };
     let reload = Reload::new(&settled, surface, &loaded, logs);
     let gateway = gateway(Clients::One, loaded.servers, surface, policy, settings, &tasks, telemetry.tracer()).await?;
-    let exporting = telemetry.export(&gateway, &tasks)?;
+    let exporting = telemetry.export(&gateway, None, &tasks)?;
     reload.start(&gateway, None, &tasks);
     let settings = serve::front(settings);
     let grace = settings.grace;

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use lb_backend::Mailbox;
 use lb_exchange::{Secret, Tasks};
 use lb_gateway::Gateway;
+use lb_http::Shed;
 use lb_telemetry::{Courier, Destination, Exporter, Family, Kind, Point, Sent, Settings, Signal, Tracer, Value};
 
 use crate::run::Failure;
@@ -40,13 +41,13 @@ impl Telemetry {
     }
 
     /// Begins to export, if that is wanted.
-    pub fn export(self, gateway: &Gateway, tasks: &Tasks) -> Result<Exporting, Failure> {
+    pub fn export(self, gateway: &Gateway, shed: Option<Arc<Shed>>, tasks: &Tasks) -> Result<Exporting, Failure> {
         let Some(settings) = self.settings else { return Ok(Exporting(None)) };
         let tracer = self.tracer.unwrap_or_else(|| Tracer::new(settings.sampler));
         let courier = Collectors::new(&settings)?;
         let (gateway, dropping) = (gateway.clone(), tracer.clone());
         let measured = move || {
-            let mut families = measured(&gateway);
+            let mut families = measured(&gateway, shed.as_deref());
             let help = "Spans that were not exported.";
             let mut dropped = Family::new("landbridge_spans_dropped_total", help, Kind::Counter);
             dropped.count(Vec::new(), dropping.dropped());
@@ -114,23 +115,35 @@ impl Courier for Collectors {
 }
 
 /// The page that Prometheus reads.
-pub fn page(gateway: &Gateway) -> lb_http::Pages {
+pub fn page(gateway: &Gateway, shed: Arc<Shed>) -> lb_http::Pages {
     LazyLock::force(&STARTED);
     let gateway = gateway.clone();
     let source = move |path: &str, _: Option<&str>| {
         (path == "/metrics").then(|| lb_http::Page {
             status: 200,
             content_type: lb_telemetry::CONTENT_TYPE,
-            body: lb_telemetry::exposition(&measured(&gateway)).into(),
+            body: lb_telemetry::exposition(&measured(&gateway, Some(&shed))).into(),
             content_security_policy: "default-src 'none'".to_owned(),
         })
     };
     lb_http::Pages { path: "/metrics", source: Arc::new(source) }
 }
 
-/// All that is measured.
-fn measured(gateway: &Gateway) -> Vec<Family> {
+/// All that is measured; `shed` where there is an HTTP side.
+fn measured(gateway: &Gateway, shed: Option<&Shed>) -> Vec<Family> {
     let mut families = gateway.metrics();
+    if let Some(shed) = shed {
+        let help = "Requests and connections that were refused for a while because there was too much to do.";
+        let mut refused = Family::new("landbridge_shed_total", help, Kind::Counter);
+        for why in lb_http::Why::ALL {
+            refused.count(vec![("reason", why.as_str().into())], shed.count(why));
+        }
+        families.push(refused);
+    }
+    let help = "Lines of logs that could not be written.";
+    let mut lost = Family::new("landbridge_log_lines_dropped_total", help, Kind::Counter);
+    lost.count(Vec::new(), crate::logs::lost());
+    families.push(lost);
     let up = "Whether what must outlive this process can be stored; memory is always there.";
     families.push(Family::single("landbridge_store_up", up, Kind::Gauge, 1));
     families.extend(process());

@@ -60,6 +60,18 @@ impl Desk {
         self.0.lock().running_max = Self::ALONE_MAX;
     }
 
+    /// Whether a call may run, before anything of it is done.
+    ///
+    /// # Errors
+    /// The id is in use, or too many calls run.
+    pub fn check(&self, id: &Id) -> Result<(), Busy> {
+        let tables = self.0.lock();
+        if tables.running_max <= tables.running.len() {
+            return Err(Busy::Calls);
+        }
+        if tables.running.contains_key(id) { Err(Busy::Id) } else { Ok(()) }
+    }
+
     /// Notes that a call runs.
     ///
     /// # Errors

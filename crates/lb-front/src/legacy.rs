@@ -88,6 +88,10 @@ impl Front {
             let data = Raw::from_static(r#"{"reason":"session_ended"}"#);
             return Taken::Answer(error_message(Era::Legacy, Some(&id), NO_SESSION, SESSION_OVER, Some(&data)), 404);
         }
+        // First: what is opened may be with its server already.
+        if let Err(busy) = seat.desk().check(&id) {
+            return Taken::refuse(&id, &busy);
+        }
         let method = call.message.method_text();
         let exchange = seat.clone().open(call);
         let client = Client::Legacy(seat.clone());

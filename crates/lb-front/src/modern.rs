@@ -48,8 +48,13 @@ impl Front {
     /// Opens a checked request.
     pub(crate) fn modern_call(&self, id: &Id, call: Call, client: Client) -> Result<Running, Raw> {
         let method = call.message.method_text();
-        let exchange = self.shared.middle.open(call);
-        Running::start(id.clone(), &method, exchange, client, &self.shared).map_err(|busy| {
+        // First: what is opened may be with its server already.
+        let free = client.desk().map_or(Ok(()), |desk| desk.check(id));
+        let started = free.and_then(|()| {
+            let exchange = self.shared.middle.open(call);
+            Running::start(id.clone(), &method, exchange, client, &self.shared)
+        });
+        started.map_err(|busy| {
             let code = if busy == Busy::Calls { code::INTERNAL_ERROR } else { code::INVALID_REQUEST };
             error_message(Era::Modern, Some(id), code, &busy.to_string(), overloaded(busy).as_ref())
         })

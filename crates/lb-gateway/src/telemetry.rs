@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use lb_exchange::{Call, ServerName, ServerSpec, Target, Trace};
-use lb_telemetry::{Attribute, Context, Counter, Family, Kind, Meter, Tracer, Watch};
+use lb_telemetry::{Attribute, Counter, Family, Kind, Meter, Tracer, Watch};
 use lb_wire::revision::method;
 use lb_wire::{Message, Raw};
 
@@ -84,12 +84,13 @@ impl Watcher {
     }
 
     /// Watches a request of our own to the server, on behalf of what is worked on; and the span that it comes from.
-    pub fn sent(&self, method: &str, params: &Raw) -> (Watch, Option<Context>) {
+    pub fn sent(&self, method: &str, params: &Raw) -> (Watch, Option<Box<Trace>>) {
         let watch = self.watch(method);
         let Some(tracer) = &self.tracer else { return (watch, None) };
         let name = params.member("name");
         let sent = trace::sent(tracer, method, name.as_ref(), lb_telemetry::current(), self.attributes());
-        let from = sent.context();
+        let state = lb_telemetry::current_state().map(|state| Box::from(&*state));
+        let from = sent.context().map(|parent| Box::new(Trace { parent, state }));
         (watch.with_spans(Box::new([sent])), from)
     }
 

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 /// How `_meta` names the span that a request came from.
 pub const TRACEPARENT: &str = "traceparent";
-const TRACESTATE: &str = "tracestate";
+/// How `_meta` names what tracing systems keep with it.
+pub const TRACESTATE: &str = "tracestate";
 /// How much of a name that others chose is kept.
 const NAME_MAX: usize = 128;
 

@@ -12,6 +12,7 @@ use crate::listen::{Farewell, Listener, Source};
 use crate::peer::Peer;
 use crate::phase::Level;
 use crate::server::Server;
+use crate::shed::Why;
 use crate::tls::Tls;
 
 /// How long accepting rests when the system has no room, unless a connection ends before.
@@ -95,6 +96,7 @@ impl Door {
         let counted = peer.counted(&settings.trusted_proxies);
         let entered = self.server.connections.enter(counted, settings.connections_per_ip_max, peer.late);
         let Some(entered) = entered else {
+            self.server.shed.add(Why::Connections);
             self.tell(&"too many from one address", "connection refused");
             return;
         };

@@ -14,6 +14,7 @@ use crate::listen::{Farewell, Listener};
 use crate::phase::Level;
 use crate::server::Server;
 use crate::settings::Settings;
+use crate::shed::Shed;
 
 /// How long streams may take to say that they close, and late callers to hear that they are.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
@@ -45,6 +46,12 @@ impl Handle {
     #[must_use]
     pub fn connections(&self) -> usize {
         self.server.connections.len()
+    }
+
+    /// What was not taken on.
+    #[must_use]
+    pub fn shed(&self) -> Arc<Shed> {
+        self.server.shed.clone()
     }
 
     /// Calls that are being answered now.

@@ -14,6 +14,7 @@ use crate::phase::Phase;
 use crate::pulse::InFlight;
 use crate::rate::Buckets;
 use crate::settings::Settings;
+use crate::shed::Shed;
 
 /// What all connections share.
 pub(crate) struct Server {
@@ -24,6 +25,7 @@ pub(crate) struct Server {
     pub(crate) in_flight: Arc<InFlight>,
     pub(crate) buckets: Buckets,
     pub(crate) bodies: Budget,
+    pub(crate) shed: Arc<Shed>,
     pub(crate) principal: Principal,
     pub(crate) started: Instant,
     /// Request ids are this and a count.
@@ -36,6 +38,7 @@ impl Server {
         Self {
             front,
             bodies: Budget::default(),
+            shed: Arc::default(),
             settings: Current::new(settings),
             phase: Arc::default(),
             connections: Arc::default(),

@@ -12,7 +12,7 @@ use http::header::{ALLOW, CONNECTION, HeaderName, HeaderValue, ORIGIN, STRICT_TR
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use lb_exchange::{Mount, ServerName};
-use lb_front::{Posted, era_of_header};
+use lb_front::{Posted, Reply, era_of_header};
 use lb_wire::header::PROTOCOL_VERSION;
 use lb_wire::revision::Era;
 use tracing::Instrument as _;
@@ -30,6 +30,7 @@ use crate::record::Record;
 use crate::reply::{TEXT, bare, document, page, refuse, response};
 use crate::server::Server;
 use crate::settings::Settings;
+use crate::shed::Why;
 use crate::{cors, health, pages, throttle};
 
 /// The service of one connection.
@@ -114,7 +115,7 @@ impl Visit<'_> {
     ) -> (Response<Body>, Pages) {
         match self.route(request, allowance) {
             Route::Done(response, pages) => (response, pages),
-            Route::Post(_, era) if !work.has_room(self.settings.in_flight_max) => (crowded(era), Pages::Allowed),
+            Route::Post(_, era) if !work.has_room(self.settings.in_flight_max) => (self.crowded(era), Pages::Allowed),
             Route::Post(mount, era) => (self.post(request, work, mount, era).await, Pages::Allowed),
         }
     }
@@ -131,10 +132,12 @@ impl Visit<'_> {
             return Route::Done(self.turn_away(refused, request, era), Pages::Refused);
         }
         if self.peer.late {
+            self.server.shed.add(Why::Stopping);
             return Route::Done(throttle::busy(era, "landbridge is stopping"), Pages::Allowed);
         }
         *allowance = throttle::allowance(self.server, request.headers(), self.settings, self.peer);
         if allowance.is_some_and(|allowance| !allowance.granted) {
+            self.server.shed.add(Why::Rate);
             return Route::Done(throttle::refused(era), Pages::Allowed);
         }
         match self.operator_page(request) {
@@ -254,11 +257,16 @@ impl Visit<'_> {
         }
         let body = match inbound::body(request, self.settings, &self.server.bodies).await {
             Ok(body) => body,
-            Err(error) => return no_body(error, era),
+            Err(error) => {
+                if matches!(error, BodyError::Crowded) {
+                    self.server.shed.add(Why::Bodies);
+                }
+                return no_body(error, era);
+            }
         };
         // Not before it has come as a whole: who is slow to ask shall take no place from those who have asked.
         if !work.count(self.settings.in_flight_max) {
-            return crowded(era);
+            return self.crowded(era);
         }
         let mut posted = match self.posted(request.headers(), mount, era, body) {
             Ok(posted) => posted,
@@ -268,8 +276,19 @@ impl Visit<'_> {
         request.headers_mut().clear();
         *request.uri_mut() = http::Uri::default();
         let reply = std::future::poll_fn(|cx| posted.poll_reply(cx)).await;
+        match reply {
+            Reply::Json { status: 429, .. } => self.server.shed.add(Why::Busy),
+            Reply::Json { status: 503, .. } => self.server.shed.add(Why::Sessions),
+            _ => {}
+        }
         let map = std::mem::take(request.headers_mut());
         response(reply, map, &self.server.phase, self.settings.retry_after)
+    }
+
+    /// The response when too many calls are being answered.
+    fn crowded(&self, era: Era) -> Response<Body> {
+        self.server.shed.add(Why::InFlight);
+        throttle::busy(era, "too many calls are being answered")
     }
 
     fn posted(&self, map: &HeaderMap, mount: Mount, era: Era, body: Bytes) -> Result<Posted, inbound::Repeated> {
@@ -305,10 +324,6 @@ enum Route {
 enum Pages {
     Allowed,
     Refused,
-}
-
-fn crowded(era: Era) -> Response<Body> {
-    throttle::busy(era, "too many calls are being answered")
 }
 
 fn repeated_header(repeated: inbound::Repeated, era: Era) -> Response<Body> {

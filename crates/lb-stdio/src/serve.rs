@@ -111,7 +111,10 @@ impl Pump {
                     return Poll::Ready(());
                 }
                 None if self.input.is_none() => {
-                    self.finish();
+                    match self.lines.take_last() {
+                        Some(last) => self.connection.take_line(last),
+                        None => self.finish(),
+                    }
                     return Poll::Ready(());
                 }
                 None => std::task::ready!(self.poll_read(cx)),

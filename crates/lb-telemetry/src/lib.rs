@@ -21,5 +21,5 @@ pub use family::{Family, Kind, Labels, Point, Value};
 pub use measure::{Counter, Distribution, Gauge, Histogram};
 pub use meter::{Meter, Outcome, Watch};
 pub use settings::{Destination, Sampler, Settings, SettingsError};
-pub use span::{Attribute, Role, Span, Tracer, current};
+pub use span::{Attribute, Role, Span, Tracer, current, current_state};
 pub use text::{CONTENT_TYPE, exposition};

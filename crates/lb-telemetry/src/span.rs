@@ -1,7 +1,7 @@
 //! Spans: what is recorded of a request that is traced, and the queue in which it waits for export.
 
 use std::borrow::Cow;
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -44,7 +44,7 @@ pub type Attribute = (&'static str, Cow<'static, str>);
 pub(crate) struct Record {
     pub(crate) context: Context,
     pub(crate) parent: Option<SpanId>,
-    pub(crate) state: Option<Box<str>>,
+    pub(crate) state: Option<Arc<str>>,
     pub(crate) role: Role,
     pub(crate) name: String,
     pub(crate) start_ns: u64,
@@ -161,8 +161,8 @@ impl Span {
 
     /// Makes it the current one of this thread for as long as the guard lives.
     pub(crate) fn enter(&self) -> Entered {
-        let context = self.context();
-        Entered(CURRENT.with(|current| current.replace(context)))
+        let current = self.record.as_ref().map(|record| (record.context, record.state.clone()));
+        Entered(CURRENT.with(|known| known.replace(current)))
     }
 }
 
@@ -175,23 +175,32 @@ impl Drop for Span {
     }
 }
 
+/// A span, and the `tracestate` that it came with.
+type Current = Option<(Context, Option<Arc<str>>)>;
+
 thread_local! {
-    static CURRENT: Cell<Option<Context>> = const { Cell::new(None) };
+    static CURRENT: RefCell<Current> = const { RefCell::new(None) };
 }
 
 /// The span that is being worked on by this thread: that of the exchange which is being polled. What is sent on behalf of
 /// a request is its child, however deep in the stack it is sent.
 pub fn current() -> Option<Context> {
-    CURRENT.with(Cell::get)
+    CURRENT.with(|current| current.borrow().as_ref().map(|(context, _)| *context))
+}
+
+/// The `tracestate` that the span came with which is being worked on by this thread; it goes where the span goes.
+pub fn current_state() -> Option<Arc<str>> {
+    CURRENT.with(|current| current.borrow().as_ref().and_then(|(_, state)| state.clone()))
 }
 
 /// Puts the former current span back when dropped.
 #[derive(Debug)]
-pub struct Entered(Option<Context>);
+pub struct Entered(Current);
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        CURRENT.with(|current| current.set(self.0));
+        let former = self.0.take();
+        CURRENT.with(|current| drop(current.replace(former)));
     }
 }
 
@@ -245,11 +254,12 @@ mod tests {
         let (outer, inner) =
             (tracer.start(Role::Server, "a".to_owned(), None), tracer.start(Role::Server, "b".to_owned(), None));
         assert_eq!(current(), None);
+        let outer = outer.with_state(Some("a=b"));
         let first = outer.enter();
         let second = inner.enter();
-        assert_eq!(current(), inner.context());
+        assert_eq!((current(), current_state()), (inner.context(), None));
         drop(second);
-        assert_eq!(current(), outer.context());
+        assert_eq!((current(), current_state().as_deref()), (outer.context(), Some("a=b")));
         drop(first);
         assert_eq!(current(), None);
     }

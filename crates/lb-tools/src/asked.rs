@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use lb_session::Ulid;
+use lb_session::{Pending, Session, Task, Ulid};
 
 /// Pending requests that calls of ours asked, with the task that a call became. Entries go with their calls, which are
 /// bounded.
@@ -24,6 +25,22 @@ impl AskedBy {
     /// The task that asked this.
     pub(crate) fn task(&self, request: Ulid) -> Option<Ulid> {
         self.lock().get(&request).copied().flatten()
+    }
+
+    /// What a task waits for: what it asked, and what its server asked outside of any call, which may be the same.
+    /// Of the latter only what was asked since then.
+    pub(crate) fn open_of<'a>(
+        &'a self,
+        session: &'a Session,
+        task: &'a Task,
+        since: Duration,
+    ) -> impl Iterator<Item = &'a Pending> {
+        session.pending_of(task.server()).filter(move |pending| {
+            match pending.related_task().or_else(|| self.task(pending.id())) {
+                Some(asking) => asking == task.id(),
+                None => since <= pending.created().up && !self.knows(pending.id()),
+            }
+        })
     }
 
     /// Forgets what can no longer be answered.

@@ -58,7 +58,8 @@ pub(crate) async fn answer(request: &Request, asked: Asked, answer: Answer) -> C
     // A task that asks again will not end before that is answered.
     let settles = poll_fn(|cx| {
         watch.poll(cx, |session| {
-            get_task_result::look(session, task).or_else(|| asks_again(session, &asked.server, now.up, task))
+            let ended = get_task_result::look(session, task);
+            ended.or_else(|| get_task_result::asking(session, task, &request.asked, now.up))
         })
     });
     let waited = tokio::time::timeout(WAIT, settles).await;
@@ -70,6 +71,10 @@ pub(crate) async fn answer(request: &Request, asked: Asked, answer: Answer) -> C
         Ok(Waited::Ended(Err(failure))) => {
             let text = format!("{sentence} {}", failure.message);
             Reply::said(&text, answered.maybe("task", row().as_ref()).finish())
+        }
+        Ok(Waited::Asking(row, questions)) => {
+            let text = format!("{sentence} Task '{task}' goes on and waits for input again. {questions}");
+            Reply::said(&text, answered.raw("task", &row).finish()).with_block(Some(&row))
         }
         Ok(Waited::Working(_) | Waited::Unknown | Waited::Closed) | Err(_) => {
             let row = row();
@@ -105,9 +110,4 @@ fn only_task(session: &Session, server: &str) -> Option<Ulid> {
     let mut tasks = session.working_of(server);
     let first = tasks.next()?;
     tasks.next().is_none().then(|| first.id())
-}
-
-fn asks_again(session: &Session, server: &str, since: Duration, task: Ulid) -> Option<Waited> {
-    let again = session.is_pending_since(server, since);
-    again.then(|| session.task(task).map_or(Waited::Unknown, |task| Waited::Working(task.row())))
 }

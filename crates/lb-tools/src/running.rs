@@ -24,6 +24,7 @@ use self::asks::Way;
 use self::deadline::Deadline;
 use self::progress::Progress;
 use self::promote::Why;
+pub(crate) use self::promote::question;
 pub(crate) use self::work::Work;
 use crate::failure::{self, Failure};
 use crate::reply::Reply;

@@ -72,6 +72,14 @@ impl Lines {
         }
     }
 
+    /// The last line when no more bytes come and its end is missing, if it is a whole message: all of it was said.
+    pub fn take_last(&mut self) -> Option<Bytes> {
+        self.searched = 0;
+        let last = std::mem::take(&mut self.buffer).freeze();
+        let is_whole = || Message::scan(last.clone()).is_ok() || matches!(Message::batch(&last), Ok(Some(_)));
+        (!self.skipping && is_whole()).then_some(last)
+    }
+
     /// Throws the start of an endless line away.
     fn bound(&mut self) -> Option<LineTooLong> {
         if self.buffer.len() <= self.line_bytes_max && !self.skipping {
@@ -94,6 +102,32 @@ impl Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_last_line_without_its_end_counts_if_it_is_a_whole_message() {
+        let message = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+        let array = format!("[{message}]");
+        for (text, want) in [
+            (message, Some(message)),
+            (array.as_str(), Some(array.as_str())),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{}"#, None),
+            ("starting", None),
+            ("", None),
+        ] {
+            let mut lines = Lines::new(100);
+            lines.buffer().extend_from_slice(b"one\n");
+            lines.buffer().extend_from_slice(text.as_bytes());
+            assert_eq!(lines.next_line(), Some(Ok(Bytes::from_static(b"one"))));
+            assert_eq!(lines.next_line(), None);
+            assert_eq!(lines.take_last().as_deref(), want.map(str::as_bytes), "{text}");
+            assert_eq!(lines.take_last(), None, "once");
+        }
+        let mut lines = Lines::new(3);
+        lines.buffer().extend_from_slice(b"too long");
+        assert!(matches!(lines.next_line(), Some(Err(_))));
+        lines.buffer().extend_from_slice(message.as_bytes());
+        assert_eq!(lines.take_last(), None, "it is the end of the line that is too long");
+    }
 
     #[test]
     fn lines_come_out_whole_whatever_the_chunks() {

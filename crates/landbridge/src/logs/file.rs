@@ -5,10 +5,19 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How often lost lines are told.
 const TELL_EVERY: Duration = Duration::from_secs(60);
+
+/// Lines that this process has lost, in whichever file; there is no one place that has all of them.
+static LOST: AtomicU64 = AtomicU64::new(0);
+
+/// How many lines of logs could not be written so far.
+pub fn lost() -> u64 {
+    LOST.load(Ordering::Relaxed)
+}
 
 /// A file that lines are added to.
 pub struct LogFile(Mutex<State>);
@@ -58,6 +67,7 @@ impl LogFile {
             Err(error) => error.to_string(),
         };
         state.lost += 1;
+        LOST.fetch_add(1, Ordering::Relaxed);
         if state.told.is_some_and(|told| now.duration_since(told) < TELL_EVERY) {
             return None;
         }

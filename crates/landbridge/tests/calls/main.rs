@@ -7,6 +7,7 @@ mod breaker;
 mod deadlines;
 mod dismissed;
 mod forks;
+mod last_line;
 mod overload;
 mod stop;
 mod strays;

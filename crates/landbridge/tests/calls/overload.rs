@@ -36,7 +36,7 @@ async fn taken(open: &mut [(Client, Value)]) {
 async fn one_session_has_64_calls_at_a_time_and_the_next_is_told_to_come_back() {
     let server = Server::fixture(Behind::Stdio).await;
     let mut client = Client::start(Wire::Http, &server, LEGACY, json!({})).await;
-    let open = fill(&client, CALLS_MAX - 1).await;
+    let mut open = fill(&client, CALLS_MAX - 1).await;
     // The last place is for the one that looks.
     client.await_counts("sleep", [63, 0, 0]).await;
     let mut last = fill(&client, 1).await;
@@ -47,8 +47,12 @@ async fn one_session_has_64_calls_at_a_time_and_the_next_is_told_to_come_back() 
     assert_eq!((head.status(), head.header("retry-after")), (429, Some("1")));
     let body: Value = serde_json::from_slice(&refused.conn().body().await.expect("a body").0).expect("JSON");
     assert_eq!((&body["error"]["code"], &body["error"]["data"]["reason"]), (&json!(-32000), &json!("overloaded")));
-    let (_, id) = &open[0];
+    let (calling, id) = &mut open[0];
     client.notify("notifications/cancelled", json!({ "requestId": id })).await;
+    // Its place is free when its reply has ended.
+    if calling.head().await.is_sse() {
+        while calling.message().await.is_some() {}
+    }
     client.await_counts("sleep", [64, 0, 1]).await;
 }
 

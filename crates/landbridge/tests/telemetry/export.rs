@@ -60,7 +60,9 @@ async fn what_is_left_is_sent_at_the_end() {
     let look = || collector.with(|arrived| (arrived.spans.len() == 2 && !arrived.metrics.is_empty()).then_some(()));
     until(SOON, "spans and metrics", look).await;
     collector.with(|arrived| {
-        assert!(arrived.metrics.iter().any(|name| name == "landbridge_requests_total"), "{:?}", arrived.metrics);
+        for wanted in ["landbridge_requests_total", "landbridge_shed_total", "landbridge_log_lines_dropped_total"] {
+            assert!(arrived.metrics.iter().any(|name| name == wanted), "{wanted}: {:?}", arrived.metrics);
+        }
         assert!(arrived.requests.iter().all(|head| head.contains("a b")), "{:?}", arrived.requests);
         assert!(arrived.requests.iter().all(|head| head.contains("application/x-protobuf")));
     });

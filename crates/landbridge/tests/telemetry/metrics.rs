@@ -100,6 +100,8 @@ mod peer_prometheus {
             ("landbridge_breaker_open", "gauge"),
             ("landbridge_events_dropped", "counter"),
             ("landbridge_store_up", "gauge"),
+            ("landbridge_shed", "counter"),
+            ("landbridge_log_lines_dropped", "counter"),
             ("process_resident_memory_bytes", "gauge"),
             ("process_open_fds", "gauge"),
             ("process_start_time_seconds", "gauge"),
@@ -154,6 +156,55 @@ mod peer_prometheus {
         assert!(scrape.value("landbridge_children", &json!({ "server": "demo" })) > Some(0.0));
         assert_eq!(scrape.value("landbridge_sessions", &json!({ "surface": "server" })), Some(1.0));
         assert!(scrape.labels("method").iter().all(|method| method != "made/up"));
+    }
+
+    fn shed(scrape: &Scrape, reason: &str) -> Option<f64> {
+        scrape.value("landbridge_shed_total", &json!({ "reason": reason }))
+    }
+
+    #[tokio::test]
+    async fn what_there_was_no_room_for_is_counted_by_reason() {
+        let env = [("LANDBRIDGE_MAX_SESSIONS", "1"), ("LANDBRIDGE_LOG_FILE", "/dev/full")];
+        let gateway = gateway("tools", json!({ "any": Recorder::new().entry("legacy") }), &env).await;
+        let before = Scrape::of(gateway.address).await;
+        for reason in ["rate", "busy", "in_flight", "bodies", "sessions", "stopping", "connections"] {
+            assert_eq!(shed(&before, reason), Some(0.0), "{reason}");
+        }
+        let mut http = RawHttp::connect(gateway.address).await.unwrap();
+        http.initialize("/mcp", "2025-11-25").await.unwrap();
+        let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+            "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } } });
+        for _ in 0..3 {
+            let refused = http.post("/mcp", &post_headers(), hello.to_string().as_bytes()).await.unwrap();
+            assert_eq!(refused.head.status(), 503, "{}", refused.text());
+        }
+        let after = Scrape::of(gateway.address).await;
+        assert_eq!((shed(&after, "sessions"), shed(&after, "rate")), (Some(3.0), Some(0.0)));
+        // The session that was made is a line that the full disk did not take.
+        assert!(Some(1.0) <= after.value("landbridge_log_lines_dropped_total", &json!({})));
+    }
+
+    #[tokio::test]
+    async fn whoever_asks_too_often_is_counted() {
+        let env = [("LANDBRIDGE_RATE_LIMIT_MAX", "5"), ("LANDBRIDGE_RATE_LIMIT_WINDOW", "2s")];
+        let gateway = gateway("tools", json!({ "any": Recorder::new().entry("legacy") }), &env).await;
+        let mut http = RawHttp::connect(gateway.address).await.unwrap();
+        let mut refused = 0.0;
+        for _ in 0..20 {
+            let answer = http.post("/mcp", &post_headers(), b"{}").await.unwrap();
+            refused += f64::from(u8::from(answer.head.status() == 429));
+        }
+        assert!(5.0 < refused, "{refused}");
+        // The page counts as a request too.
+        let page = loop {
+            let page = http.request("GET", "/metrics", &headers(&[]), b"").await.unwrap();
+            if page.head.status() != 429 {
+                break page.text();
+            }
+            refused += 1.0;
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        };
+        assert!(page.contains(&format!("landbridge_shed_total{{reason=\"rate\"}} {refused}")), "{refused}: {page}");
     }
 
     #[tokio::test]

@@ -117,7 +117,9 @@ async fn a_tool_call_of_the_surface_is_the_parent_of_what_it_calls() {
     let names: Vec<_> = chain.iter().map(|span| (span.name.as_str(), span.kind)).collect();
     assert_eq!(names, [("tools/call execute_tool", 2), ("tools/call look", 3)]);
     assert_eq!(chain[1].attribute("landbridge.server"), Some("last"));
-    assert_eq!(told(&recorder)["traceparent"], format!("00-{TRACE}-{}-01", chain[1].id));
+    let meta = told(&recorder);
+    assert_eq!(meta["traceparent"], format!("00-{TRACE}-{}-01", chain[1].id));
+    assert_eq!(meta["tracestate"], STATE, "it goes where the span goes");
 }
 
 #[tokio::test]

@@ -73,6 +73,31 @@ async fn an_elicitation_is_accepted_declined_or_cancelled_and_survives_a_bad_ans
     assert!(!reply.is_error());
 }
 
+/// A model that waits for the result of a task could never answer what the task waits for.
+#[tokio::test]
+async fn whoever_waits_for_a_task_is_told_at_once_what_the_task_waits_for() {
+    let (_gateway, client) = over_http(json!({ "desk": desk(&[]) })).await;
+    until_connected(&client, "desk").await;
+    let params = json!({ "message": "how old?", "requestedSchema": { "type": "object", "properties": {} } });
+    let args = json!({ "method": "elicitation/create", "params": params });
+    let asked = client.call("execute_tool", json!({ "server": "desk", "tool": "ask", "args": args })).await;
+    let task = task_of(&asked);
+    let id = client.call("get_elicitations", json!({})).await.json()[0]["requestId"].clone();
+    let begun = std::time::Instant::now();
+    let reply = client.call("get_task_result", json!({ "task_id": task, "timeout_ms": 50_000 })).await;
+    assert!(begun.elapsed().as_secs() < 10, "it waited: {reply}");
+    assert!(!reply.is_error(), "{reply}");
+    for part in ["how old?", "respond_to_elicitation", id.as_str().expect("an id")] {
+        assert!(reply.text().contains(part), "{part}: {reply}");
+    }
+    let row = reply.structured();
+    assert_eq!((&row["taskId"], &row["status"]), (&task, &json!("working")), "{reply}");
+    assert_eq!(row["waiting_for_input"], true, "{reply}");
+    client.call("respond_to_elicitation", json!({ "request_id": id, "action": "decline" })).await;
+    let reply = client.call("get_task_result", json!({ "task_id": task })).await;
+    assert_eq!(given(&reply)["result"], json!({ "action": "decline" }));
+}
+
 #[tokio::test]
 async fn no_server_is_left_waiting_for_an_answer() {
     let (_gateway, client) = over_http(json!({ "desk": desk(&[]) })).await;

@@ -50,7 +50,12 @@ impl Reader {
                 Some(Err(too_long)) => self.refuse(&too_long),
                 None => match self.poll_fill(cx) {
                     Poll::Ready(true) => {}
-                    Poll::Ready(false) => return Poll::Ready(()),
+                    Poll::Ready(false) => {
+                        if let Some(last) = self.lines.take_last() {
+                            self.take(last);
+                        }
+                        return Poll::Ready(());
+                    }
                     Poll::Pending => return Poll::Pending,
                 },
             }

@@ -8,7 +8,6 @@ use lb_exchange::{
     Answer, AskKey, Call, Cancel, Command, End, Exchange, Mount, Note, Outcome, Step, Tasks, Trace, Yield,
 };
 use lb_session::Cause;
-use lb_telemetry::Context;
 use lb_wire::revision::{Era, code};
 use lb_wire::{Id, Message, Raw, Text, compose, splice};
 
@@ -19,7 +18,7 @@ use super::facts::is_out_of_reach;
 use super::input::Need;
 use super::lists::Listing;
 use crate::convert::mirrored;
-use crate::trace::TRACEPARENT;
+use crate::trace::{TRACEPARENT, TRACESTATE};
 
 /// How often a server may ask for more before it gives a result.
 const ROUNDS_MAX: u32 = 10;
@@ -52,7 +51,7 @@ struct Conversation {
     params: Raw,
     token: Option<Raw>,
     /// The span that it is sent from.
-    trace: Option<Context>,
+    trace: Option<Box<Trace>>,
     out: Yield,
 }
 
@@ -149,8 +148,12 @@ impl Conversation {
         let own = Raw::from_static(OWN_TOKEN);
         let token = self.token.as_ref().unwrap_or(&own);
         let meta = self.backend.ourselves.meta(era, Some(token), Some(level)).unwrap_or_else(Raw::empty_object);
-        let meta = match self.trace {
-            Some(trace) => splice::with(&meta, &[(TRACEPARENT, Raw::string(&trace.to_string()))]),
+        let meta = match &self.trace {
+            Some(trace) => {
+                let mut told = vec![(TRACEPARENT, Raw::string(&trace.parent.to_string()))];
+                told.extend(trace.state.as_deref().map(|state| (TRACESTATE, Raw::string(state))));
+                splice::with(&meta, &told)
+            }
             None => meta,
         };
         let params = splice::with(params, &[("_meta", meta)]);
@@ -159,8 +162,7 @@ impl Conversation {
             End::error(code::INVALID_PARAMS, &format!("the arguments cannot be sent: {error}"), None)
         })?;
         let caller = self.backend.ourselves.speaking(era);
-        let trace = self.trace.map(|parent| Box::new(Trace { parent, state: None }));
-        let call = Call { caller, mount: Mount::Tools, message, headers: None, trace };
+        let call = Call { caller, mount: Mount::Tools, message, headers: None, trace: self.trace.clone() };
         let opened = match era {
             Era::Modern if self.backend.entry.is_http() => mirrored::open(connection, call, &self.backend.name),
             Era::Legacy | Era::Modern => connection.open(call),

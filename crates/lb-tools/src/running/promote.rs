@@ -119,7 +119,8 @@ fn questions(session: &Session, server: &str) -> String {
     session.pending_of(server).map(question).collect::<Vec<_>>().join(" ")
 }
 
-fn question(pending: &Pending) -> String {
+/// What is asked, and which tool answers it.
+pub(crate) fn question(pending: &Pending) -> String {
     const CHARS_MAX: usize = 500;
     let id = pending.id();
     let message: String = pending.message().chars().take(CHARS_MAX).collect();
