@@ -11,10 +11,10 @@ use lb_gateway::{Clients, Gateway, Limits, Policy, Setup, Surface};
 use lb_telemetry::Tracer;
 
 use crate::cli::SurfaceName;
-use crate::embedded;
 use crate::logs::{Words, tell};
 use crate::run::Failure;
 use crate::shelf;
+use crate::{embedded, files};
 
 /// How long sessions and children may take to end.
 const CLOSE_GRACE: Duration = Duration::from_secs(10);
@@ -65,6 +65,7 @@ pub fn load(settings: &Settings, surface: SurfaceName) -> Result<Loaded, Failure
     })?;
     tell(&loaded.warnings);
     tell(&loaded.left_out);
+    tell(&files::missing_programs(&loaded.servers, Path::new(&place)));
     let (disabled, servers): (Vec<_>, Vec<_>) = loaded.servers.into_iter().partition(|server| server.disabled);
     match (servers.as_slice(), disabled.as_slice()) {
         ([], off) if surface == SurfaceName::Tools => {

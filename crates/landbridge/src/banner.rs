@@ -87,7 +87,7 @@ fn paths(at: &Reached, surface: SurfaceName, servers: &[ServerSpec], settings: &
     let shown = settings.public_url.clone().unwrap_or_else(|| at.root());
     let base = format!("{shown}{}", settings.mcp_path);
     let each = |server: &ServerSpec| (server.name.to_string(), format!("{base}/server/{}", server.name));
-    let (paths, more) = match (surface, servers) {
+    let (paths, more): (Vec<_>, Vec<_>) = match (surface, servers) {
         (SurfaceName::Tools, _) => (vec![("landbridge".to_owned(), base.clone())], servers.iter().map(each).collect()),
         (SurfaceName::Server, [only]) => (vec![(only.name.to_string(), base.clone())], Vec::new()),
         (SurfaceName::Server, many) => (many.iter().map(each).collect(), Vec::new()),
@@ -105,12 +105,14 @@ fn paths(at: &Reached, surface: SurfaceName, servers: &[ServerSpec], settings: &
         ),
         None => "\nPoint a client at\n".to_owned(),
     };
+    let width = paths.iter().chain(&more).map(|(_, url)| url.chars().count()).max().unwrap_or(0);
     for (_, url) in &paths {
-        let what = if surface == SurfaceName::Tools { "   everything, as tools" } else { "" };
-        text += &format!("  {url}{what}\n");
+        let what = if surface == SurfaceName::Tools { "everything, as tools" } else { "" };
+        text += format!("  {url:<width$}   {what}").trim_end();
+        text += "\n";
     }
     for (name, url) in &more {
-        text += &format!("  {url}   only {name}, as it is\n");
+        text += &format!("  {url:<width$}   only {name}, as it is\n");
     }
     if socket.is_some() {
         return text;
@@ -175,10 +177,10 @@ mod tests {
     #[test]
     fn the_address_shown_is_one_to_connect_to() {
         for (address, shown) in [
-            ("192.0.2.2:1", "\n  http://192.0.2.2:1/mcp   everything"),
-            ("[::1]:1", "\n  http://[::1]:1/mcp   everything"),
-            ("0.0.0.0:1", "\n  http://127.0.0.1:1/mcp   everything"),
-            ("[::]:1", "\n  http://127.0.0.1:1/mcp   everything"),
+            ("192.0.2.2:1", "\n  http://192.0.2.2:1/mcp "),
+            ("[::1]:1", "\n  http://[::1]:1/mcp "),
+            ("0.0.0.0:1", "\n  http://127.0.0.1:1/mcp "),
+            ("[::]:1", "\n  http://127.0.0.1:1/mcp "),
         ] {
             let at = Reached::Address { address: address.parse().expect("an address"), scheme: "http" };
             let settings = Settings::settle(&mut Gathered::default());

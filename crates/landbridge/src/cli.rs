@@ -96,10 +96,12 @@ pub enum Command {
 
 /// What stands below the flags of `serve`: an example, and what has a variable and no flag.
 fn serve_help() -> String {
-    let mut text = "Example:\n  landbridge serve --config mcp.json\n\nmcp.json:\n  { \"mcpServers\": {\n      \
-                    \"files\": { \"command\": \"npx\", \"args\": [\"-y\", \"@modelcontextprotocol/server-filesystem\", \"/tmp\"] },\n      \
-                    \"docs\":  { \"url\": \"https://example.com/mcp\", \"headers\": { \"Authorization\": \"Bearer ${DOCS_TOKEN}\" } }\n  } }\n\n\
-                    Variables that have no flag:\n"
+    // Short lines: a terminal that breaks them would break what is pasted from there.
+    let mut text = "Example:\n  landbridge serve --config mcp.json\n\nmcp.json:\n  { \"mcpServers\": {\n    \
+                    \"files\": {\n      \"command\": \"npx\",\n      \"args\": [\"-y\", \
+                    \"@modelcontextprotocol/server-filesystem\", \"/tmp\"] },\n    \"docs\": {\n      \"url\": \
+                    \"https://example.com/mcp\",\n      \"headers\": { \"Authorization\": \"Bearer ${DOCS_TOKEN}\" } }\n  \
+                    } }\n\nVariables that have no flag:\n"
         .to_owned();
     for setting in table().iter().filter(|setting| !setting.has_flag && !setting.is_absent()) {
         text += &format!("  {}: {}\n", setting.variable(), setting.help);
@@ -197,5 +199,7 @@ mod tests {
             assert!(help.contains(name), "{name} is not in {help}");
         }
         assert!(!help.contains("LANDBRIDGE_KEY"), "{help}");
+        let example = help.split("Variables").next().expect("an example");
+        assert!(example.lines().all(|line| line.len() < 80), "{example}");
     }
 }

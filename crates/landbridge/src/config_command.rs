@@ -1,17 +1,20 @@
 //! `landbridge config`: what `serve` would use, without serving it.
 
 use std::io::Write as _;
+use std::path::PathBuf;
 
-use lb_config::settings::{shown, shown_json};
+use lb_config::settings::{INLINE_CONFIG, Settings, Surface, shown, shown_json};
 use lb_config::{Problem, Severity, problems_json};
 use lb_exchange::{ServerSpec, Target};
 use serde_json::{Value, json};
 
 use crate::assembly::read_servers;
 use crate::cli::{Config, ConfigAction};
+use crate::files;
 use crate::logs::tell;
 use crate::run::Failure;
 use crate::settled::Settled;
+use crate::telemetry::Telemetry;
 
 /// Checks or shows.
 pub fn config(config: &Config, settled: &Settled) -> Result<(), Failure> {
@@ -21,6 +24,9 @@ pub fn config(config: &Config, settled: &Settled) -> Result<(), Failure> {
         Ok(loaded) => {
             problems.extend(loaded.warnings);
             problems.extend(loaded.left_out);
+            let place = settled.settings.config.clone().unwrap_or_else(|| INLINE_CONFIG.into());
+            problems.extend(files::missing_programs(&loaded.servers, &place));
+            problems.extend(nothing_to_serve(&settled.settings, &loaded.servers));
             loaded.servers
         }
         Err(found) => {
@@ -28,6 +34,7 @@ pub fn config(config: &Config, settled: &Settled) -> Result<(), Failure> {
             Vec::new()
         }
     };
+    problems.extend(Telemetry::read().err().map(|Failure(_, why)| wrong("OpenTelemetry", why)));
     match &config.action {
         ConfigAction::Check(args) => check(&problems, &servers, args.json)?,
         ConfigAction::Show(args) => {
@@ -42,6 +49,17 @@ pub fn config(config: &Config, settled: &Settled) -> Result<(), Failure> {
         1 => Err(Failure::usage("1 error to correct")),
         errors => Err(Failure::usage(format!("{errors} errors to correct"))),
     }
+}
+
+/// Of the only server there must be one.
+fn nothing_to_serve(settings: &Settings, servers: &[ServerSpec]) -> Option<Problem> {
+    let is_missing = settings.surface == Surface::Server && !servers.iter().any(|server| !server.disabled);
+    is_missing.then(|| wrong("surface", "there is no server to serve by itself: name one with --config".to_owned()))
+}
+
+fn wrong(key: &str, message: String) -> Problem {
+    let (file, key) = (PathBuf::new(), key.to_owned());
+    Problem { severity: Severity::Error, file, line: 0, column: 0, key, message, hint: None }
 }
 
 fn check(problems: &[Problem], servers: &[ServerSpec], as_json: bool) -> Result<(), Failure> {

@@ -1,11 +1,14 @@
 //! Files that settings name: whether they can be used, before anything is served.
 
+use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use lb_config::settings::{Gathered, Settings};
+use lb_config::{Problem, Severity};
+use lb_exchange::{ServerSpec, Target};
 use lb_http::{Tls, TlsError};
 use rustix::fs::{Access, OFlags, access};
 
@@ -29,6 +32,32 @@ pub fn check(settings: &Settings, gathered: &mut Gathered) {
             gathered.refuse(key, format!("cannot be written: {error}"), None);
         }
     }
+}
+
+/// Warnings of servers whose programs are not there. They may come, so that it is no more than that.
+pub fn missing_programs(servers: &[ServerSpec], config: &Path) -> Vec<Problem> {
+    let warning = |server: &ServerSpec| {
+        let Target::Child { command, env, cwd, .. } = &server.target else { return None };
+        let own = env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.expose().into());
+        let path: OsString = own.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
+        let message = match command.contains('/') {
+            // From `cwd`, as the system takes it.
+            true if cwd.as_deref().unwrap_or(Path::new("")).join(command).exists() => return None,
+            true => format!("there is no {command:?}"),
+            false if std::env::split_paths(&path).any(|folder| folder.join(command).is_file()) => return None,
+            false => format!("{command:?} is in none of the {} folders of PATH", std::env::split_paths(&path).count()),
+        };
+        Some(Problem {
+            severity: Severity::Warning,
+            file: config.to_owned(),
+            line: 0,
+            column: 0,
+            key: format!("{}.command", server.name),
+            message,
+            hint: Some("install it, give its full path, or correct it".to_owned()),
+        })
+    };
+    servers.iter().filter(|server| !server.disabled).filter_map(warning).collect()
 }
 
 /// Whether a file can be opened or made, without making it.

@@ -1,5 +1,6 @@
 //! From a command to its exit code.
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use crate::assembly::load;
@@ -26,6 +27,12 @@ impl Failure {
 
 /// Runs a command to its end.
 pub async fn run(cli: Cli, settled: Settled, logs: logs::Handle) -> ExitCode {
+    if let Some(Command::Stdio(_) | Command::Wrap(_) | Command::Demo(demo::Demo { http: None, .. })) = cli.command
+        && std::io::stdin().is_terminal()
+    {
+        let what = "this talks to an MCP client on stdin and stdout, which starts it by itself; Ctrl-D ends it";
+        logs::Words::info("on_a_terminal", what).say();
+    }
     let result = match cli.command {
         None => match embedded::demo() {
             Ok(servers) => serve(settled, SurfaceName::Tools, servers, None).await,

@@ -56,9 +56,9 @@ pub(crate) fn banner(settings: &Settings, several: &[String]) -> Bytes {
         }
     }
     text += "\nThis is no page to read: give the URL to an MCP client, as a server of type http.\n\n";
-    text += "  /health   how it is doing, for monitors\n  /ping     says pong\n";
+    text += "  /health     how it is doing, for monitors\n  /ping       says pong\n";
     for pages in &settings.pages {
-        text += &format!("  {:<9} for the operator\n", pages.path);
+        text += &format!("  {:<10}  for the operator\n", pages.path);
     }
     Bytes::from(text)
 }

@@ -95,6 +95,7 @@ impl SpawnError {
             Self::NoSuchFile { program } if first_word(program).is_some_and(|first| Path::new(first).is_file()) => {
                 first_word(program).map(hint_split)
             }
+            Self::NoSuchFile { program } if Path::new(program).is_absolute() => Some("check the path".into()),
             Self::NoSuchFile { .. } => Some("check the path; a relative one starts at the working directory".into()),
             Self::NoInterpreter { .. } => Some("check the first line of the script, and install what it names".into()),
             Self::Folder { .. } => Some("give the path of a program in it".into()),
@@ -137,8 +138,8 @@ fn hint_not_in_path(program: &OsString, path: Option<&OsString>) -> String {
         // A whole PATH would hide what is said.
         Some(path) => {
             let count = std::env::split_paths(path).count();
-            let folders = if count == 1 { "the only folder".to_owned() } else { format!("{count} folders") };
-            format!("looked in {folders} of PATH: install it, give its full path, or set another PATH in `env`")
+            let folders = if count == 1 { "its only folder".to_owned() } else { format!("its {count} folders") };
+            format!("looked in {folders}: install it, give its full path, or set another PATH in `env`")
         }
         None => "its environment has no PATH: give the full path of the program".into(),
     }

@@ -47,6 +47,31 @@ async fn the_demo_is_served_alone_on_stdio() {
     assert_eq!(soon(demo.wait()).await.expect("it ends").code(), Some(0));
 }
 
+/// Runs a program on a terminal, types the end of the input, and prints what it says.
+const TERMINAL: &str = "
+import os, pty, sys
+pid, fd = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[1], sys.argv[1:])
+said = b''
+while b'Ctrl-D' not in said:
+    said += os.read(fd, 1000)
+os.write(fd, b'\\x04')
+print(said.decode(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+";
+
+#[tokio::test]
+async fn whoever_starts_it_on_a_terminal_is_told_what_it_waits_for() {
+    for args in [&["stdio"][..], &["demo"]] {
+        let mut command = tokio::process::Command::new("python3");
+        command.args(["-c", TERMINAL, crate::LANDBRIDGE]).args(args).kill_on_drop(true);
+        let output = soon(command.output()).await.expect("its output");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(said.contains("talks to an MCP client on stdin and stdout"), "{args:?}: {said}");
+        assert!(said.trim_end().ends_with(" 0"), "it ends: {said}");
+    }
+}
+
 #[tokio::test]
 async fn a_crash_ends_the_process_with_its_code() {
     for code in [3, 0, 77] {

@@ -117,6 +117,31 @@ async fn a_check_opens_the_files_that_settings_name() {
 }
 
 #[tokio::test]
+async fn a_check_tells_of_everything_that_serve_would_stumble_over() {
+    let world = World::new();
+    let config = world.servers(&json!({
+        "bare": { "command": "no-such-program" },
+        "path": { "command": "./no-such-file" },
+        "fine": { "command": "sh" },
+        "off": { "command": "no-such-program", "disabled": true },
+    }));
+    let (code, out, said) = output(&mut world.landbridge(&["config", "check", "--config", arg(&config)])).await;
+    assert_eq!((code, out.as_str()), (Some(0), "fine: 4 servers, 1 of them disabled\n"), "{said}");
+    assert!(said.contains("bare.command: \"no-such-program\" is in none of the "), "{said}");
+    assert!(said.contains("path.command: there is no "), "{said}");
+    assert_eq!(said.matches("warning: ").count(), 2, "{said}");
+    let args = ["serve", "--listen", "127.0.0.1:0", "--config", arg(&config)];
+    let run = Run::start(&mut world.landbridge(&args));
+    run.says("bare.command: \"no-such-program\" is in none of the ", 1).await;
+    run.address().await;
+    let (code, _, said) = output(&mut world.landbridge(&["config", "check", "--surface", "server"])).await;
+    assert!(code == Some(2) && said.contains("error: surface: there is no server to serve by itself"), "{said}");
+    let mut command = world.landbridge(&["config", "check"]);
+    let (code, _, said) = output(command.env("OTEL_EXPORTER_OTLP_ENDPOINT", "nowhere")).await;
+    assert!(code == Some(2) && said.contains("OTEL_EXPORTER_OTLP_ENDPOINT"), "{said}");
+}
+
+#[tokio::test]
 async fn a_mistake_in_the_file_stops_serve_and_not_what_hardly_uses_it() {
     let world = World::new();
     std::fs::create_dir_all(world.path(".config/landbridge")).expect("a folder");

@@ -117,7 +117,7 @@ async fn what_cannot_start_says_why_and_what_to_do() {
         (
             command("no-such".as_ref()),
             "program \"no-such\" not found in PATH".into(),
-            "looked in the only folder of PATH",
+            "looked in its only folder: install it",
         ),
         (command("npx -y x".as_ref()), "program \"npx -y x\" not found in PATH".into(), "write `npx` there"),
         (Command::new("no-such", PROBE), "program \"no-such\" not found in PATH".into(), "has no PATH"),
