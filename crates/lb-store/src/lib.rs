@@ -2,6 +2,24 @@
 //!
 //! One small trait, [`Store`], with three implementations that behave alike, so that what works on a desktop works on
 //! ten nodes. Everything that changes something is a [`Batch`]: all of its steps are done, or none. Knows no MCP.
+//!
+//! ```
+//! use std::time::Duration;
+//! use lb_store::{Applied, Batch, Claimed, Error, Key, Settings};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Error> {
+//! let store = lb_store::open(&Settings::parse("memory")?).await?;
+//! let (owner, record) = (Key::parse("owner:{4f1c}")?, Key::parse("record:{4f1c}")?);
+//! let ten = Duration::from_secs(10);
+//! if let Claimed::Ours(claim) = store.claim(&owner, "node-1", ten).await? {
+//!     // Only as long as nobody else has taken over.
+//!     let batch = Batch::new().when_held(&owner, &claim).set(&record, "{}", ten);
+//!     assert!(matches!(store.apply(batch).await?, Applied::Done(_)));
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 mod batch;
 mod claim;

@@ -234,7 +234,11 @@ impl Link {
 
     /// Since when it is away.
     pub(super) fn away_since(&self) -> Option<SystemTime> {
-        self.state.lock().away.as_ref().map(|away| away.since)
+        // A connection that was closed meanwhile is noticed here, also when nobody has asked anything since.
+        match self.present() {
+            Ok(Some(_)) => None,
+            Ok(None) | Err(_) => self.state.lock().away.as_ref().map(|away| away.since),
+        }
     }
 
     /// What went wrong last.

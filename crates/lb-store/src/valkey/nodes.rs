@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use redis::{
@@ -20,6 +20,9 @@ use crate::{Error, Key, Servers, Settings};
 /// How many parts a cluster's keys are in.
 const SLOTS: u16 = 16_384;
 
+/// How long a map counts at least while a server is away: another one may have taken its slots over.
+const MAP_KEPT: Duration = Duration::from_millis(250);
+
 /// How often a command follows the cluster to another server.
 const MOVES_MAX: usize = 4;
 
@@ -33,7 +36,15 @@ pub(super) struct Nodes {
     timeout: Duration,
     prefix: String,
     links: Mutex<HashMap<Address, Arc<Link>>>,
-    map: Mutex<Arc<Vec<Part>>>,
+    map: Mutex<Map>,
+}
+
+/// Which server has which slots, and when that was asked.
+#[derive(Default)]
+struct Map {
+    parts: Arc<Vec<Part>>,
+    is_old: bool,
+    asked: Option<Instant>,
 }
 
 /// The slots from `first` to `last` are on this server.
@@ -71,10 +82,16 @@ impl Nodes {
     pub(super) async fn ask(&self, key: &Key, twice: Twice, ask: Ask<'_>) -> Result<Value, Error> {
         for _ in 0..MOVES_MAX {
             let link = self.link(&self.address(key).await?)?;
-            if let Answer::Here(answer) = link.ask(twice, &ask).await? {
-                return Ok(answer);
+            match link.ask(twice, &ask).await {
+                Ok(Answer::Here(answer)) => return Ok(answer),
+                Ok(Answer::Elsewhere) => self.forget_map(Duration::ZERO),
+                Err(error) => {
+                    if matches!(error, Error::Away { .. } | Error::Timeout(_)) {
+                        self.forget_map(MAP_KEPT);
+                    }
+                    return Err(error);
+                }
             }
-            *self.map.lock() = Arc::default();
         }
         Err(Error::Away { since: SystemTime::now(), why: "no server accepts what is written".to_owned() })
     }
@@ -84,7 +101,7 @@ impl Nodes {
         match self.link(address)?.ask(Twice::Harmless, &Ask::Command(command)).await? {
             Answer::Here(answer) => Ok(answer),
             Answer::Elsewhere => {
-                *self.map.lock() = Arc::default();
+                self.forget_map(Duration::ZERO);
                 Err(Error::Away { since: SystemTime::now(), why: "the cluster is changing".to_owned() })
             }
         }
@@ -135,9 +152,11 @@ impl Nodes {
 
     /// Which server has which slots, asked of the first one that answers.
     async fn map(&self) -> Result<Arc<Vec<Part>>, Error> {
-        let known = self.map.lock().clone();
-        if !known.is_empty() {
-            return Ok(known);
+        {
+            let map = self.map.lock();
+            if !map.parts.is_empty() && !map.is_old {
+                return Ok(map.parts.clone());
+            }
         }
         let mut last = Error::WrongShape("a store needs a server");
         for address in &self.servers.hosts {
@@ -146,14 +165,22 @@ impl Nodes {
             let asked = self.ask_at(address, ask);
             match asked.await {
                 Ok(answer) => {
-                    let map = Arc::new(parts(&answer, address));
-                    *self.map.lock() = map.clone();
-                    return Ok(map);
+                    let parts = Arc::new(parts(&answer, address));
+                    // Servers that have left the cluster are no trouble of ours.
+                    self.links.lock().retain(|address, _| parts.iter().any(|part| part.address == *address));
+                    *self.map.lock() = Map { parts: parts.clone(), is_old: false, asked: Some(Instant::now()) };
+                    return Ok(parts);
                 }
                 Err(error) => last = error,
             }
         }
         Err(last)
+    }
+
+    /// Asks for the map again before it is used next, if it is at least this old.
+    fn forget_map(&self, age: Duration) {
+        let mut map = self.map.lock();
+        map.is_old |= map.asked.is_none_or(|asked| age <= asked.elapsed());
     }
 
     fn link(&self, address: &Address) -> Result<Arc<Link>, Error> {

@@ -98,7 +98,8 @@ async fn nobody_piles_up_behind_a_server_that_is_gone() {
     let mut server = Valkey::start();
     let store = open(&server).await;
     server.kill9();
-    until("it is seen", async || store.get(&key("v")).await.err()).await;
+    until("it is seen without being asked", async || store.facts().away_since).await;
+    until("it is told", async || store.get(&key("v")).await.err()).await;
     let mut asking = JoinSet::new();
     let begun = Instant::now();
     for n in 0..1_000 {

@@ -8,10 +8,14 @@ use lb_store::{Applied, Batch, Claimed, Key, Kind, Notice, Settings};
 
 use crate::suite::{LONG, key, until};
 
+fn node() -> Valkey {
+    let args = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--repl-diskless-sync-delay", "0"];
+    Valkey::start_with(Program::Valkey, &args)
+}
+
 /// Three nodes, each with a third of the slots.
 async fn cluster() -> Vec<Valkey> {
-    let args = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
-    let nodes: Vec<Valkey> = (0..3).map(|_| Valkey::start_with(Program::Valkey, &args)).collect();
+    let nodes: Vec<Valkey> = (0..3).map(|_| node()).collect();
     for (node, (first, last)) in nodes.iter().zip([(0, 5_460), (5_461, 10_922), (10_923, 16_383)]) {
         let slots = [first.to_string(), last.to_string()];
         assert_eq!(node.command(&["CLUSTER", "ADDSLOTSRANGE", &slots[0], &slots[1]]), "+OK\r\n");
@@ -67,6 +71,40 @@ async fn a_cluster_is_one_store() {
     }
     store.ping().await.unwrap();
     moves(&nodes, &*store).await;
+    takes_over(nodes, &*store).await;
+}
+
+/// A server dies, and its replica has not heard the last claim.
+async fn takes_over(mut nodes: Vec<Valkey>, store: &dyn lb_store::Store) {
+    let replica = node();
+    let first = nodes[0].command(&["CLUSTER", "MYID"]).lines().nth(1).unwrap().to_owned();
+    replica.command(&["CLUSTER", "MEET", "127.0.0.1", &nodes[0].port.to_string()]);
+    until("it is a replica", async || {
+        let joined = replica.command(&["CLUSTER", "REPLICATE", &first]) == "+OK\r\n";
+        (joined && replica.command(&["INFO", "replication"]).contains("master_link_status:up")).then_some(())
+    })
+    .await;
+    // One that the first server has: a slot below 5,461.
+    let below = |n: &u32| {
+        let slot = nodes[1].command(&["CLUSTER", "KEYSLOT", &n.to_string()]);
+        slot.trim_start_matches(':').trim_end().parse::<u32>().unwrap() < 5_461
+    };
+    let number = (100..).find(below).unwrap();
+    let owner = key(&format!("owner:{{{number}}}"));
+    // It may not find what is written now in its buffers either.
+    replica.pause();
+    nodes[0].command(&["CLIENT", "KILL", "TYPE", "replica"]);
+    let Claimed::Ours(lost) = store.claim(&owner, "old", LONG).await.unwrap() else { panic!("it is free") };
+    nodes[0].kill9();
+    replica.resume();
+    assert!(store.get(&owner).await.is_err(), "nobody has the slot");
+    assert!(store.facts().away_since.is_some());
+    assert_eq!(replica.command(&["CLUSTER", "FAILOVER", "TAKEOVER"]), "+OK\r\n");
+    let claimed = until("the replica is found", async || store.claim(&owner, "new", LONG).await.ok()).await;
+    let Claimed::Ours(new) = claimed else { panic!("the claim was lost: {claimed:?}") };
+    assert!(lost.token < new.token, "tokens grow although a write was lost");
+    until("all is well", async || store.ping().await.ok()).await;
+    assert!(store.facts().away_since.is_none(), "{:?}", store.facts());
 }
 
 /// A slot that goes to another server is followed, and nothing is done twice.
