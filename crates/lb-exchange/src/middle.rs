@@ -103,6 +103,11 @@ impl SessionId {
         Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into())
     }
 
+    /// One that a client named, and that is known to be one of ours.
+    pub fn from_client(text: &str) -> Self {
+        Self(text.into())
+    }
+
     /// The text; never for logs.
     pub fn as_str(&self) -> &str {
         &self.0

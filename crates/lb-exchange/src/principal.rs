@@ -11,4 +11,14 @@ impl Principal {
     pub fn local() -> Self {
         Self(Arc::from("local"))
     }
+
+    /// The one with this name, as it was authenticated before.
+    pub fn named(name: &str) -> Self {
+        Self(Arc::from(name))
+    }
+
+    /// Its name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
 }

@@ -12,6 +12,9 @@ use tokio::time::Instant;
 
 use crate::live::Live;
 
+/// What the clock shows when it starts: sessions that come back have moments before that.
+const HEAD_START: Duration = Duration::from_secs(48 * 60 * 60);
+
 /// The clock of one gateway.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock(Instant);
@@ -25,12 +28,12 @@ impl Clock {
     /// This moment.
     pub fn now(self) -> Moment {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Moment { up: self.0.elapsed(), unix }
+        Moment { up: HEAD_START + self.0.elapsed(), unix }
     }
 
     /// A deadline as timers take it.
     pub fn at(self, up: Duration) -> Instant {
-        self.0 + up
+        self.0 + up.saturating_sub(HEAD_START)
     }
 }
 

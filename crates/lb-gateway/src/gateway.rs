@@ -3,6 +3,7 @@
 mod middle;
 mod seating;
 mod sweep;
+mod waking;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use lb_wire::revision::code;
 use parking_lot::{Mutex, RwLock};
 
 use crate::clock::{Clock, Schedule};
+use crate::keep::{Keeper, Keeping};
 use crate::live::{Live, Policy};
 use crate::registry::{Entry, Registry, Scope};
 use crate::seat::LegacySeat;
@@ -84,6 +86,8 @@ pub struct Setup {
     pub tracer: Option<Arc<Tracer>>,
     /// Where lists of cached servers are kept beyond this process.
     pub shelf: Option<Arc<dyn Shelf>>,
+    /// Where sessions are kept beyond this process.
+    pub keeping: Option<Keeping>,
 }
 
 /// The gateway. Cheap to clone.
@@ -107,6 +111,9 @@ pub struct Shared {
     totals: Totals,
     numbers: AtomicU64,
     draining: AtomicBool,
+    keeper: Option<Arc<Keeper>>,
+    /// Held while a session is woken, so that all who ask for it get the same.
+    waking: Mutex<()>,
 }
 
 impl Gateway {
@@ -164,6 +171,8 @@ impl Gateway {
             tasks: environment.tasks.clone(),
             tracker: Tracker::new(setup.record_args),
             totals: Totals::new(setup.tracer.clone()),
+            keeper: setup.keeping.clone().map(Keeper::new),
+            waking: Mutex::default(),
             setup,
             clock,
             schedule: Schedule::new(clock),
@@ -174,7 +183,27 @@ impl Gateway {
         gateway.0.tasks.spawn(sweep::sweep(Arc::downgrade(&gateway.0)));
         let (schedule, tasks) = (gateway.0.schedule.clone(), gateway.0.tasks.clone());
         gateway.0.tasks.spawn(schedule.run(tasks));
+        if let Some(keeper) = gateway.0.keeper.clone() {
+            let tasks = gateway.0.tasks.clone();
+            gateway.0.tasks.spawn(async move {
+                tokio::select! {
+                    () = keeper.run() => {}
+                    () = tasks.stopping() => {}
+                }
+            });
+        }
         Ok(gateway)
+    }
+
+    /// Reads the sessions of the process before this one, which come back when their clients do. Says how many.
+    ///
+    /// # Errors
+    /// The store does not answer; nothing was read.
+    pub async fn recall(&self) -> Result<usize, lb_store::Error> {
+        match &self.0.keeper {
+            Some(keeper) => keeper.load().await,
+            None => Ok(0),
+        }
     }
 
     /// How many sessions there are.
@@ -238,6 +267,10 @@ impl Gateway {
     /// Ends all sessions and closes all connections.
     pub async fn close(&self) {
         self.0.draining.store(true, Ordering::Relaxed);
+        // First: the end of the process is not the end of its sessions.
+        if let Some(keeper) = &self.0.keeper {
+            keeper.finish().await;
+        }
         let seats: Vec<_> = self.0.sessions.read().values().cloned().collect();
         for seat in &seats {
             seat.end(Cancel::SessionEnd);
@@ -312,6 +345,11 @@ impl Shared {
         &self.setup.policy
     }
 
+    /// Writes sessions down, where they are kept.
+    pub(crate) fn keeper(&self) -> Option<&Arc<Keeper>> {
+        self.keeper.as_ref()
+    }
+
     pub(crate) fn next_number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -370,6 +408,9 @@ impl Shared {
     /// Removes a session and closes its connection in the background.
     pub fn forget(&self, id: &SessionId) {
         let seat = self.sessions.write().remove(id.as_str());
+        if let Some(keeper) = &self.keeper {
+            keeper.forget(id);
+        }
         if let Some(seat) = seat {
             self.tasks.spawn(async move { seat.close().await });
         }

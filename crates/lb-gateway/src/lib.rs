@@ -9,6 +9,7 @@ mod clock;
 mod convert;
 mod dismiss;
 mod gateway;
+mod keep;
 mod link;
 mod listen;
 mod live;
@@ -26,6 +27,7 @@ mod tracker;
 
 pub use census::SessionView;
 pub use gateway::{Clients, Gateway, Limits, Setup};
+pub use keep::Keeping;
 pub use lb_session::backend::Status as ServerStatus;
 pub use live::{
     AddError, Added, AskMode, Backend, CallError, Calling, Facts, Known, Listing, Live, NoServer, Policy,

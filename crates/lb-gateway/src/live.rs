@@ -110,14 +110,34 @@ pub struct Live {
 impl Live {
     /// A new session, which the schedule knows from the start.
     pub(crate) fn new(gateway: &Arc<Shared>, caller: Arc<Caller>, id: SessionId, default: bool) -> Arc<Self> {
+        let mut session = Session::new(Limits::default());
+        session.touch(gateway.clock().now());
+        if gateway.keeper().is_some() && !default {
+            session.keep();
+        }
+        Self::of(session, gateway, caller, id, default)
+    }
+
+    /// A session with this state.
+    pub(crate) fn of(
+        session: Session,
+        gateway: &Arc<Shared>,
+        caller: Arc<Caller>,
+        id: SessionId,
+        default: bool,
+    ) -> Arc<Self> {
         let number = gateway.next_number();
         let hash = hash(id.as_str());
         let tasks = gateway.tasks().child();
         let (clock, schedule) = (gateway.clock(), gateway.schedule().clone());
         Arc::new_cyclic(|live: &Weak<Self>| {
             let due = live.clone();
-            let mut session = Session::new(Limits::default());
-            session.touch(clock.now());
+            let (keeper, kept) = (gateway.keeper().cloned(), id.clone());
+            let unkept = move || {
+                if let Some(keeper) = &keeper {
+                    keeper.mark(&kept);
+                }
+            };
             Self {
                 number,
                 id,
@@ -125,7 +145,7 @@ impl Live {
                 caller,
                 default,
                 remembered: AtomicBool::new(!default),
-                cell: Cell::new(session, move |at| schedule.set(number, &due, at)),
+                cell: Cell::keeping(session, move |at| schedule.set(number, &due, at), unkept),
                 gateway: Arc::downgrade(gateway),
                 me: live.clone(),
                 tasks,

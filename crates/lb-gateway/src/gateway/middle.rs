@@ -34,7 +34,8 @@ impl Middle for Gateway {
     }
 
     fn seat(&self, id: &str, mount: &Mount, who: &Principal) -> Option<Arc<dyn Seat>> {
-        let seat = self.0.sessions.read().get(id).cloned()?;
+        let known = self.0.sessions.read().get(id).cloned();
+        let seat = known.or_else(|| self.0.wake(id))?;
         let same = seat.mount == *mount && seat.caller.principal == *who && !seat.ended.load(Ordering::Relaxed);
         if !same {
             return None;

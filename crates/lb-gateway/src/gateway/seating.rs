@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use lb_backend::{ConnectError, Wish};
-use lb_exchange::{Caller, Desk, ErrorBody, Feed, Hello, Isolation, Mount, Refusal, SessionId, Welcome};
+use lb_exchange::{Caller, Desk, ErrorBody, Feed, Hello, Isolation, Mount, Refusal, Seat as _, SessionId, Welcome};
 use lb_telemetry::Outcome;
 use lb_wire::Raw;
 use lb_wire::revision::code;
@@ -13,6 +13,7 @@ use lb_wire::splice::Splice;
 use super::{Shared, unknown_server};
 use crate::census::Usage;
 use crate::convert;
+use crate::keep::{Head, Writing};
 use crate::link::Link;
 use crate::listen::Ear;
 use crate::live::Live;
@@ -22,6 +23,12 @@ use crate::seat::{LegacySeat, Way};
 use crate::share::Share;
 use crate::surface::Surface;
 use crate::telemetry::Watcher;
+
+/// A session, and what its client is told.
+struct Seated {
+    seat: Arc<LegacySeat>,
+    result: Raw,
+}
 
 impl Shared {
     pub(super) async fn seat(self: &Arc<Self>, hello: Hello) -> Result<Welcome, Refusal> {
@@ -48,6 +55,19 @@ impl Shared {
             let error = ErrorBody::new(code::INTERNAL_ERROR, "no room for another session, try again later", None);
             return Err(Refusal { error, busy: true });
         }
+        let head = self.keeper.is_some().then(|| Head { hello: hello.clone(), began: self.clock.now().unix });
+        let welcome = self.welcome(hello).await?;
+        if let (Some(head), Some(keeper)) = (head, &self.keeper) {
+            let (id, live) = (welcome.seat.id().clone(), welcome.seat.live().cloned());
+            match Writing::new(id.as_str(), Some(head.kept()), live.as_ref().map(|live| live.cell())) {
+                Ok(writing) => keeper.begin(&id, writing),
+                Err(error) => tracing::error!(%error, "a session cannot be kept"),
+            }
+        }
+        Ok(Welcome { seat: welcome.seat, result: welcome.result })
+    }
+
+    async fn welcome(self: &Arc<Self>, hello: Hello) -> Result<Seated, Refusal> {
         if let Some(surface) = self.surface(&hello.mount).cloned() {
             return Ok(self.seat_on(surface, hello));
         }
@@ -69,11 +89,11 @@ impl Shared {
             }
         };
         let seat = self.take_seat(SessionId::random(), hello.mount, Arc::new(hello.caller), way, ear, &entry.watcher);
-        Ok(Welcome { seat, result })
+        Ok(Seated { seat, result })
     }
 
     /// A client of a surface of ours is seated at once; its servers are connected meanwhile.
-    fn seat_on(self: &Arc<Self>, surface: Arc<dyn Surface>, hello: Hello) -> Welcome {
+    fn seat_on(self: &Arc<Self>, surface: Arc<dyn Surface>, hello: Hello) -> Seated {
         let (id, caller) = (SessionId::random(), Arc::new(hello.caller));
         let live = Live::new(self, caller.clone(), id.clone(), false);
         tracing::info!(session = live.hash(), "session_created");
@@ -81,10 +101,10 @@ impl Shared {
         let ear = Arc::new(Ear::new(Feed::default()));
         let seat = self.take_seat(id, hello.mount, caller, Way::Surface(live.clone(), surface), ear, &self.totals.own);
         live.connect_all();
-        Welcome { seat, result }
+        Seated { seat, result }
     }
 
-    fn take_seat(
+    pub(super) fn take_seat(
         self: &Arc<Self>,
         id: SessionId,
         mount: Mount,
@@ -113,7 +133,7 @@ impl Shared {
         seat
     }
 
-    fn way(self: &Arc<Self>, entry: &Arc<Entry>, hello: &Hello) -> (Way, Arc<Ear>) {
+    pub(super) fn way(self: &Arc<Self>, entry: &Arc<Entry>, hello: &Hello) -> (Way, Arc<Ear>) {
         if entry.server.spec().isolation != Isolation::Shared {
             let feed = Feed::default();
             let link = Link::new(entry.server.clone(), self.wish(hello, feed.clone(), true), entry.cache.as_ref());
