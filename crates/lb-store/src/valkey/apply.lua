@@ -148,7 +148,8 @@ end
 if grows then
   local probe = redis.pcall('SETRANGE', KEYS[1], 0, '')
   if type(probe) == 'table' and probe.err and not string.find(probe.err, 'WRONGTYPE', 1, true) then
-    return probe
+    -- Servers before 7 put the line of the script before the error.
+    return {err = string.match(probe.err, '%u%u%u+ .*') or probe.err}
   end
 end
 
