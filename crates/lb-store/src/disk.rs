@@ -4,6 +4,8 @@
 //! blocking threads of the runtime. What was acknowledged survives the end of the process; see [`Durability`].
 
 mod file;
+#[cfg(test)]
+mod power_cut;
 mod rows;
 mod writer;
 

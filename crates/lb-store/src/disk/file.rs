@@ -42,6 +42,8 @@ pub(super) struct File {
     look_at: AtomicU64,
     trouble: Mutex<Trouble>,
     _lock: fs::File,
+    #[cfg(test)]
+    pub(super) history: super::power_cut::History,
 }
 
 /// Since when nothing works, and what went wrong last.
@@ -69,8 +71,14 @@ impl File {
             look_at: AtomicU64::new(COMPACT_FROM),
             trouble: Mutex::default(),
             _lock: lock,
+            #[cfg(test)]
+            history: super::power_cut::History::default(),
         };
         file.reopen()?;
+        if file.backend.sync {
+            // A new file is in its folder after a power cut only when the folder is synced, too.
+            fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| file.failed(&error.into()))?;
+        }
         file.make_smaller()?;
         Ok(file)
     }
@@ -88,7 +96,13 @@ impl File {
     fn database(&self) -> Result<Database, Error> {
         let file = private(&self.path).map_err(|error| self.failed(&error.into()))?;
         let inner = FileBackend::new(file).map_err(|error| self.failed(&error.into()))?;
-        let backend = Backend { inner, options: self.backend, length: self.length.clone() };
+        let backend = Backend {
+            inner,
+            options: self.backend,
+            length: self.length.clone(),
+            #[cfg(test)]
+            history: self.history.clone(),
+        };
         let database = Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(backend);
         let database = database.map_err(|error| self.failed_to_open(error.into()))?;
         self.prepare(&database).map_err(|error| self.failed_to_open(error))?.map_or(Ok(database), Err)
@@ -321,6 +335,8 @@ struct Backend {
     inner: FileBackend,
     options: Options,
     length: Arc<AtomicU64>,
+    #[cfg(test)]
+    history: super::power_cut::History,
 }
 
 impl std::fmt::Debug for Options {
@@ -345,16 +361,26 @@ impl StorageBackend for Backend {
             let why = format!("the file may have {} bytes", self.options.bytes_max);
             return Err(io::Error::new(io::ErrorKind::StorageFull, why));
         }
+        #[cfg(test)]
+        self.history.length(length);
         self.inner.set_len(length)?;
         self.length.store(length, Ordering::Relaxed);
         Ok(())
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        if self.options.sync { self.inner.sync_data() } else { Ok(()) }
+        if !self.options.sync {
+            return Ok(());
+        }
+        self.inner.sync_data()?;
+        #[cfg(test)]
+        self.history.synced();
+        Ok(())
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        #[cfg(test)]
+        self.history.wrote(offset, data);
         self.inner.write(offset, data)
     }
 

@@ -59,7 +59,7 @@ fn gather(queue: &Receiver<Work>, group: &mut Vec<Work>, until: Instant) {
     }
 }
 
-fn write(file: &File, group: Vec<Work>) {
+pub(super) fn write(file: &File, group: Vec<Work>) {
     match file.with(|database| transact(database, &group)) {
         Ok(applied) => {
             for (work, applied) in group.into_iter().zip(applied) {
