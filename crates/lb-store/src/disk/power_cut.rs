@@ -69,8 +69,7 @@ fn written(folder: &Path, durability: Durability, batches: u64) -> Vec<Event> {
         }
         file.history.0.lock().push(Event::Acknowledged(number));
     }
-    let history = file.history.0.lock().clone();
-    history
+    file.history.0.lock().clone()
 }
 
 /// The file when the power goes after `events`: of what was not synced, each write is there or not, as the dice say.
