@@ -33,6 +33,11 @@ impl Report {
         Self { url, own, steps: Vec::new(), since: Instant::now() }
     }
 
+    /// Whether the server was started for the test, and so is one of ours.
+    pub fn is_own(&self) -> bool {
+        self.own
+    }
+
     /// Adds a step that ended now.
     pub fn add(&mut self, name: &'static str, outcome: Outcome) {
         self.steps.push((name, outcome, self.since.elapsed()));

@@ -121,8 +121,13 @@ struct Session<'a> {
 async fn open<'a>(client: &'a Client, report: &mut Report, step: &'static str, version: &str) -> Option<Session<'a>> {
     match Session::open(client, version).await {
         Ok(session) => {
-            let without = if session.id.is_none() { ", without a session" } else { "" };
-            report.add(step, Outcome::Passed(format!("revision {}{without}", session.version)));
+            let seen = format!("revision {}", session.version);
+            let outcome = match (&session.id, report.is_own()) {
+                (Some(_), _) => Outcome::Passed(seen),
+                (None, true) => Outcome::Failed(format!("{seen}, without Mcp-Session-Id")),
+                (None, false) => Outcome::NotApplicable(format!("{seen}; it keeps no sessions")),
+            };
+            report.add(step, outcome);
             Some(session)
         }
         Err(why) => {

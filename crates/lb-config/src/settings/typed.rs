@@ -245,14 +245,17 @@ const OPEN_HINT: &str = "listen on 127.0.0.1 or on unix:PATH, or say --insecure-
 /// Why a name is no use.
 const NOWHERE: &str = "this machine knows no address of that name";
 
+/// What to do about it.
+const NOWHERE_HINT: &str = "give an address of this machine, as in 127.0.0.1";
+
 /// What to do about a host. Shells and machines set variables for themselves that we take for ours.
-fn reach_hint(place: &Place) -> String {
+fn reach_hint(place: &Place, hint: &str) -> String {
     match place {
         Place::Alias(name) => format!(
             "if {name} is not meant for landbridge, set LANDBRIDGE_HOST=127.0.0.1 or give --host 127.0.0.1, which are \
-             stronger; else {OPEN_HINT}"
+             stronger; else {hint}"
         ),
-        Place::Default | Place::File { .. } | Place::Variable(_) | Place::Flag(_) => OPEN_HINT.to_owned(),
+        Place::Default | Place::File { .. } | Place::Variable(_) | Place::Flag(_) => hint.to_owned(),
     }
 }
 
@@ -265,10 +268,10 @@ impl Gathered {
         // Who can connect is decided by the host; the port may be from elsewhere.
         let (Address { listen, host, .. }, reach) = (address, address.listen.reach());
         if let (Listen::Tcp(text), Reach::Open | Reach::Nowhere) = (listen, reach) {
-            let why = if reach == Reach::Open { OPEN } else { NOWHERE };
+            let (why, hint) = if reach == Reach::Open { (OPEN, OPEN_HINT) } else { (NOWHERE, NOWHERE_HINT) };
             let message = format!("refused to listen on {text}: {why}");
             let key = if self.held.get("host").is_some_and(|held| held.place == *host) { "host" } else { "listen" };
-            self.error(key, host, message, Some(reach_hint(host)));
+            self.error(key, host, message, Some(reach_hint(host, hint)));
         }
         let url = self.held.get("public_url").cloned();
         if let Some(held) = url

@@ -155,11 +155,16 @@ fn a_host_that_cannot_be_used_is_told_by_the_name_it_came_under() {
 
 #[test]
 fn nobody_listens_beyond_this_machine_by_accident() {
-    for listen in ["0.0.0.0:1", "192.0.2.1:1", "[::]:1", "mcp.example.com:1"] {
+    for (listen, hint) in [
+        ("0.0.0.0:1", "--insecure-no-auth"),
+        ("192.0.2.1:1", "--insecure-no-auth"),
+        ("[::]:1", "--insecure-no-auth"),
+        ("nowhere.invalid:1", "give an address of this machine"),
+    ] {
         let (_, gathered) = settle(&[("listen", listen)], &[], "");
         let said = told(&gathered).join("");
         assert!(said.starts_with(&format!("error: --listen: refused to listen on {listen}")), "{said}");
-        assert!(said.contains("--insecure-no-auth"), "{said}");
+        assert!(said.contains(hint), "{said}");
         let (_, gathered) = settle(&[("listen", listen), ("insecure_no_auth", "")], &[], "");
         assert!(!gathered.is_broken(), "{:?}", told(&gathered));
     }
