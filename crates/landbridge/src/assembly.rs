@@ -125,7 +125,7 @@ pub async fn gateway(
     let tools: Option<Arc<dyn Surface>> = Some(Arc::new(lb_tools::Tools::default()));
     let only_server = surface == SurfaceName::Server;
     let (limits, record_args) = (limits(settings), settings.record_args);
-    let setup = Setup { limits, clients, policy, tools, only_server, record_args, tracer, shelf };
+    let setup = Setup { limits, clients, policy, tools, only_server, record_args, tracer, shelf, keeping: None };
     let gateway = Gateway::start(servers, environment, setup).await;
     gateway.map_err(|(name, error)| Failure::usage(format!("{name}: {error}")))
 }
