@@ -20,6 +20,12 @@ const WAITING_MAX: usize = 1_024;
 /// How often a command that does no harm twice is tried.
 const TRIES_MAX: u32 = 3;
 
+/// The pause before a command is tried again.
+const RETRY_AFTER: Duration = Duration::from_millis(30);
+
+/// How long a server may be gone before callers are told.
+const FRESH: Duration = Duration::from_millis(100);
+
 /// A server, connected or not.
 pub(super) struct Link {
     client: Client,
@@ -105,7 +111,16 @@ impl Link {
     async fn ask_until(&self, twice: Twice, ask: &Ask<'_>, used: &mut Option<u64>) -> Result<Answer, Error> {
         let mut tries = 0;
         loop {
-            let mut connection = self.connection().await?;
+            let mut connection = match self.connection().await {
+                Ok(connection) => connection,
+                // Nothing was sent: a server that was gone for a moment need not be told of.
+                Err(Error::Away { since, .. }) if is_fresh(since) && tries < TRIES_MAX => {
+                    tries += 1;
+                    tokio::time::sleep(jittered(RETRY_AFTER)).await;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             *used = Some(connection.number);
             let error = match ask.of(&mut connection.wire).await {
                 Ok(answer) => return Ok(Answer::Here(answer)),
@@ -121,7 +136,7 @@ impl Link {
                 self.state.lock().last_error = Some((SystemTime::now(), meant.to_string()));
                 return Err(meant);
             }
-            tokio::time::sleep(jittered(Duration::from_millis(20) * tries)).await;
+            tokio::time::sleep(jittered(RETRY_AFTER)).await;
         }
     }
 
@@ -259,6 +274,10 @@ impl Away {
     fn error(&self) -> Error {
         Error::Away { since: self.since, why: self.why.clone() }
     }
+}
+
+fn is_fresh(since: SystemTime) -> bool {
+    since.elapsed().is_ok_and(|gone| gone < FRESH)
 }
 
 /// Between a half and all of it, so that many do not come at the same moment.

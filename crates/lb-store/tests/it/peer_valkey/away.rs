@@ -47,7 +47,11 @@ async fn killed_connections_are_replaced_and_nothing_is_done_twice() {
                     Err(Error::Away { .. }) => unknown += 1,
                     Err(error) => panic!("{error}"),
                 }
-                store.get(&key("n")).await.expect("a read is tried again");
+                match store.get(&key("n")).await {
+                    // Many kills in a row can reach it, too.
+                    Ok(_) | Err(Error::Away { .. }) => {}
+                    Err(error) => panic!("{error}"),
+                }
             }
             (done, unknown)
         });
@@ -63,6 +67,10 @@ async fn killed_connections_are_replaced_and_nothing_is_done_twice() {
     }
     let count: i64 = store.add(&key("n"), 0, LONG).await.unwrap();
     assert!(sums.0 <= count && count <= sums.0 + sums.1, "{count} counted, {sums:?} told");
+    for _ in 0..10 {
+        server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+        store.get(&key("n")).await.expect("a read is tried again");
+    }
     // The one who hears is told that there was a gap, once it hears again.
     server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     let gaps = publish_until_heard(&*store, &mut news, "after the gap").await;
