@@ -69,6 +69,7 @@ pub enum Command {
                       (debug) logs to landbridge-wrap-NAME.log in $XDG_RUNTIME_DIR/landbridge or the temporary folder.\n\
                       Exit codes: 0 ended as asked, 1 the server cannot be started or does not answer, 2 wrong usage."
     )]
+    #[command(version)]
     Wrap(crate::wrap::Wrap),
     /// Check or show what `serve` would use.
     #[command(after_help = "Examples:\n  landbridge config check --config mcp.json\n  landbridge config show --json")]

@@ -45,6 +45,20 @@ fn runtime(cli: &cli::Cli) -> tokio::runtime::Builder {
     }
 }
 
+/// Runs a command as a task. The future of `block_on` itself is polled only after a look for events: a system call that
+/// every answer on a pipe would have to wait for.
+async fn as_a_task(command: impl Future<Output = ExitCode> + Send + 'static) -> ExitCode {
+    let (say, code) = tokio::sync::oneshot::channel();
+    lb_exchange::Tasks::default().spawn(async move {
+        let code = command.await;
+        if say.send(code).is_err() {
+            tracing::debug!("nobody waits for the exit code");
+        }
+    });
+    // It panicked, and has said why.
+    code.await.unwrap_or(ExitCode::FAILURE)
+}
+
 /// Settings, and logs as they want them.
 fn prepare(cli: &cli::Cli) -> Result<(settled::Settled, logs::Handle), run::Failure> {
     let settled = settled::Settled::read(cli);
@@ -91,7 +105,7 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return run::end(Err(run::Failure::runtime(format!("cannot start: {error}")))),
     };
-    let code = runtime.block_on(run::run(cli, settled, logs));
+    let code = runtime.block_on(as_a_task(run::run(cli, settled, logs)));
     // Blocking reads of stdin cannot be cancelled; nothing waits for them.
     runtime.shutdown_background();
     code

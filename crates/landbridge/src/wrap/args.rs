@@ -9,7 +9,8 @@ use super::{seconds, some_seconds};
 /// `landbridge wrap`
 #[derive(Debug, Args)]
 pub struct Wrap {
-    /// How long the server may take to answer the handshake, in seconds.
+    /// How long the server may take to answer the handshake, in seconds; three times that for all that it takes to know
+    /// its protocol.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = some_seconds)]
     pub init_timeout: Duration,
 

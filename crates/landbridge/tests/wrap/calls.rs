@@ -42,7 +42,9 @@ async fn a_slow_call_holds_up_nothing_else() {
     let params = json!({ "requestId": slow, "reason": "enough" });
     client.send(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params })).await;
     client.tool("echo", json!({})).await;
-    assert_eq!(world.noted("note notifications/cancelled").len(), 1, "the server is told");
+    let [begun] = world.noted("slow ").try_into().expect("one call");
+    let [cancelled] = world.noted("cancelled ").try_into().expect("the server is told once");
+    assert_eq!(cancelled.strip_prefix("cancelled"), begun.strip_prefix("slow"), "under the id that it knows");
 }
 
 #[tokio::test]
@@ -62,9 +64,15 @@ async fn progress_comes_before_the_result_and_under_the_clients_token() {
 async fn what_the_server_asks_reaches_the_client_and_the_answer_goes_back() {
     let world = World::new();
     let mut client = world.wrap(&[], json!({}));
-    client.hello().await;
-    for (tool, method) in [("elicit", "elicitation/create"), ("roots", "roots/list"), ("collide", "elicitation/create")]
-    {
+    client
+        .hello_with(json!({ "elicitation": {}, "roots": { "listChanged": true }, "sampling": {} }), "2025-06-18")
+        .await;
+    for (tool, method) in [
+        ("elicit", "elicitation/create"),
+        ("roots", "roots/list"),
+        ("sample", "sampling/createMessage"),
+        ("collide", "elicitation/create"),
+    ] {
         let id = client.ask("tools/call", json!({ "name": tool })).await;
         // Regression: an id that a request of the server and a call have in common was taken for an answer.
         let asked = client.find(|message| message["method"] == method).await;
@@ -75,6 +83,33 @@ async fn what_the_server_asks_reaches_the_client_and_the_answer_goes_back() {
         let text = answer["result"]["content"][0]["text"].as_str().expect("text");
         assert_eq!(serde_json::from_str::<serde_json::Value>(text).expect("JSON"), result, "{tool}");
     }
+}
+
+#[tokio::test]
+async fn the_server_hears_who_its_client_is_and_what_that_says() {
+    let world = World::new();
+    world.warm_up(json!({})).await;
+    let mut client = world.wrap(&[], json!({}));
+    client.hello().await;
+    client.tool("echo", json!({})).await;
+    let hellos = world.noted("hello ");
+    assert_eq!(hellos.len(), 2);
+    for hello in hellos {
+        assert_eq!(hello, r#"hello tester 2025-06-18 {"elicitation": {}, "roots": {"listChanged": true}}"#);
+    }
+    client.send(json!({ "jsonrpc": "2.0", "method": "notifications/roots/list_changed" })).await;
+    client.tool("echo", json!({})).await;
+    assert_eq!(world.noted("note notifications/roots/list_changed").len(), 1);
+}
+
+#[tokio::test]
+async fn what_the_server_prints_that_is_no_message_is_passed_over() {
+    let world = World::new();
+    let mut client = world.wrap(&[], json!({}));
+    client.hello().await;
+    assert_eq!(client.tool("babble", json!({})).await, "said");
+    assert_eq!(client.tool("echo", json!({})).await, "{}");
+    assert_eq!(world.starts(), 1);
 }
 
 #[tokio::test]

@@ -24,18 +24,20 @@ async fn a_server_that_does_not_answer_in_time_ends_it_with_1() {
 
 #[tokio::test]
 async fn a_signal_ends_it_while_the_server_has_not_said_who_it_is() {
-    let world = World::new();
-    let mut client = world.wrap(&[], json!({ "init_delay": 60 }));
-    client.ask("initialize", hello()).await;
-    until("the server is asked", || !world.noted("request initialize").is_empty()).await;
-    let server = world.server();
-    let start = Instant::now();
-    signal(client.pid(), Signal::TERM);
-    let (status, stderr) = client.end().await;
-    assert_eq!(status.code(), Some(0), "{stderr}");
-    // Calls that are under way would have 10 s.
-    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
-    until("the server is gone", || !is_alive(server)).await;
+    for how in [Signal::TERM, Signal::INT] {
+        let world = World::new();
+        let mut client = world.wrap(&[], json!({ "init_delay": 60 }));
+        client.ask("initialize", hello()).await;
+        until("the server is asked", || !world.noted("request initialize").is_empty()).await;
+        let server = world.server();
+        let start = Instant::now();
+        signal(client.pid(), how);
+        let (status, stderr) = client.end().await;
+        assert_eq!(status.code(), Some(0), "{how:?}: {stderr}");
+        // Calls that are under way would have 10 s.
+        assert!(start.elapsed() < Duration::from_secs(8), "{how:?}: {:?}", start.elapsed());
+        until("the server is gone", || !is_alive(server)).await;
+    }
 }
 
 #[tokio::test]
@@ -108,6 +110,9 @@ async fn wrong_usage_is_2_and_a_program_that_is_not_there_is_1() {
         (&["--init-timeout", "0", "cat"], 2, "more than 0"),
         (&["--init-timeout", "-1", "cat"], 2, ""),
         (&["--idle-timeout", "soon", "cat"], 2, "seconds"),
+        (&["--version"], 0, ""),
+        (&["-V"], 0, ""),
+        (&["--help"], 0, ""),
         (&["/no/such/program"], 1, "cannot find the program"),
         (&["--", "no-such-program-at-all"], 1, "cannot find the program"),
     ] {

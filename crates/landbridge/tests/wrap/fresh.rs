@@ -41,6 +41,26 @@ async fn a_list_after_the_word_that_it_changed_is_the_new_one() {
 }
 
 #[tokio::test]
+async fn a_change_of_resources_is_one_of_their_templates_too() {
+    let world = World::new();
+    let capabilities = json!({ "tools": {}, "resources": { "listChanged": true } });
+    let mut client = world.wrap(&[], json!({ "rows": 1, "capabilities": capabilities }));
+    client.hello().await;
+    for (want, wait) in [(1, false), (2, true), (3, false)] {
+        if want != 1 {
+            client.tool("grow", json!({})).await;
+        }
+        if wait {
+            client.find(|message| message["method"] == "notifications/resources/list_changed").await;
+        }
+        for (method, member) in [("resources/list", "resources"), ("resources/templates/list", "resourceTemplates")] {
+            let list = client.result(method, json!({})).await;
+            assert_eq!(list[member].as_array().map(Vec::len), Some(want), "{method}: {list}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_change_that_is_none_is_not_told() {
     let world = World::new();
     let mut client = world.wrap(&[], json!({}));

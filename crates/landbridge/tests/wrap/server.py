@@ -97,6 +97,7 @@ def call(id, params):
         tools_changed()
         return text("nothing is new")
     if name == "slow":
+        note(f"slow {json.dumps(id)}")
         time.sleep(arguments["seconds"])
         return text("slept")
     if name == "die":
@@ -113,6 +114,17 @@ def call(id, params):
     if name == "collide":
         # The very id under which it was called, as a request of its own.
         return text(ask(id, "elicitation/create", {"message": "who?", "requestedSchema": {"type": "object"}}))
+    if name == "sample":
+        return text(ask("s-1", "sampling/createMessage", {"messages": [], "maxTokens": 1}))
+    if name == "grow":
+        PLAN["rows"] += 1
+        send({"method": "notifications/resources/list_changed"})
+        return text("grown")
+    if name == "babble":
+        with LOCK:
+            sys.stdout.write("npm WARN this is no message\n{\"jsonrpc\":\n\n")
+            sys.stdout.flush()
+        return text("said")
     if name == "roots":
         return text(ask("r-1", "roots/list", {}))
     if name == "pid":
@@ -139,7 +151,7 @@ def answer(message):
         return modern(id, method, params)
     if method == "initialize" and not MODERN:
         time.sleep(PLAN.get("init_delay", 0))
-        note("hello " + json.dumps(params["capabilities"]) + " " + params["protocolVersion"])
+        note(f"hello {params['clientInfo']['name']} {params['protocolVersion']} {json.dumps(params['capabilities'])}")
         capabilities = {"tools": {"listChanged": True}, "resources": {"subscribe": True}, "logging": {}}
         result = {
             "protocolVersion": PLAN.get("version", params["protocolVersion"]),
@@ -207,6 +219,7 @@ def main():
         else:
             note("note " + message["method"])
             if message["method"] == "notifications/cancelled":
+                note("cancelled " + json.dumps(message["params"]["requestId"]))
                 LISTENS.pop(json.dumps(message["params"]["requestId"]), None)
     if PLAN.get("ignore_term"):
         time.sleep(600)

@@ -159,14 +159,22 @@ async fn a_server_that_hangs_up_proves_nothing() {
 }
 
 #[tokio::test]
-async fn a_server_that_never_answers_is_given_up_after_30_s() {
-    let mut server = Script::start().await;
-    let endpoint = endpoint(&server);
-    let connect = HttpConnection::legacy(endpoint, hello(), Feed::default());
-    let (got, ()) = tokio::join!(connect, async {
-        let _asked = server.next().await;
-        tokio::time::pause();
-        tokio::time::advance(std::time::Duration::from_secs(31)).await;
-    });
-    assert!(matches!(got.err().unwrap(), EraError::Failed(ConnectError::Timeout(_))));
+async fn a_server_that_never_answers_is_given_up_after_30_s_or_its_own_time() {
+    for (given, passes) in [(None, 31), (Some(std::time::Duration::from_secs(2)), 3)] {
+        let mut server = Script::start().await;
+        let endpoint = Endpoint::new("it", &server.url(), &[], Tasks::default()).unwrap();
+        let endpoint = match given {
+            Some(time) => endpoint.answering_within(time),
+            None => endpoint,
+        };
+        let connect = HttpConnection::legacy(Arc::new(endpoint), hello(), Feed::default());
+        let (got, ()) = tokio::join!(connect, async {
+            let _asked = server.next().await;
+            tokio::time::pause();
+            tokio::time::advance(std::time::Duration::from_secs(passes)).await;
+            tokio::time::resume();
+        });
+        let EraError::Failed(ConnectError::Timeout(after)) = got.err().unwrap() else { panic!("another error") };
+        assert_eq!(after, given.unwrap_or(std::time::Duration::from_secs(30)));
+    }
 }
