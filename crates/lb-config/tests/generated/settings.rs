@@ -5,7 +5,7 @@ use lb_config::{Problem, problems_json};
 use lb_testkit::generate::{self, Campaign, Rng, corpus};
 use serde_json::Value;
 
-const SETTINGS: u64 = 500_000;
+const SETTINGS: u64 = 150_000;
 
 const WORDS: &[&[u8]] = &[
     b"=",
