@@ -1,7 +1,14 @@
 //! A trace through several hops: every span's parent is the span of the hop before.
 
+use std::sync::{Arc, Mutex};
+
+use lb_peers::raw::endpoint::{self, Endpoint, Verdict};
+use lb_peers::raw::handshake::{COMPLETE, Eras, Hello, UNCACHED};
 use lb_peers::raw::http::RawHttp;
+use lb_peers::raw::http1::{Conn, Head};
+use lb_peers::raw::message;
 use serde_json::json;
+use tokio::task::JoinSet;
 
 use crate::collector::{Collector, Manner, Span};
 use crate::world::{Recorder, SOON, call, call_with, gateway, parsed, stdio_gateway, until};
@@ -188,6 +195,57 @@ async fn without_export_every_byte_passes_as_it_came() {
                 _ => format!(r#""params":{{"name":"look","arguments":{{}}  ,"_meta":{{"a":1{meta}}}}}"#),
             };
             assert!(got.contains(&params), "{got}\nhas no\n{params}");
+        }
+    }
+}
+
+/// A server over HTTP may look for the span in the headers, as other programs do.
+#[tokio::test]
+async fn a_server_over_http_is_told_the_span_in_a_header_too() {
+    let collector = Collector::start(Manner::Takes).await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let heads = Arc::<Mutex<Vec<Head>>>::default();
+    let mut serving = JoinSet::new();
+    serving.spawn(write_heads_down(listener, heads.clone()));
+    let env = collector.env("only");
+    let gateway = gateway("server", json!({ "far": { "url": url } }), &borrowed(&env)).await;
+    let mut http = RawHttp::connect(gateway.address).await.unwrap();
+    call(&mut http, "/mcp/server/far", "look", &json!({}), &said()).await;
+    let chain = chain(&arrived(&collector, TRACE, 2).await, CLIENT);
+    let heads = heads.lock().unwrap();
+    let head = heads.iter().find(|head| head.header("mcp-method") == Some("tools/call")).expect("the call came");
+    assert_eq!(head.header("traceparent"), Some(format!("00-{TRACE}-{}-01", chain[1].id).as_str()));
+    assert_eq!(head.header("tracestate"), Some(STATE));
+}
+
+async fn write_heads_down(listener: tokio::net::TcpListener, heads: Arc<Mutex<Vec<Head>>>) {
+    let mut connections = JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        connections.spawn(answer_plainly(Conn::new(stream), heads.clone()));
+    }
+}
+
+async fn answer_plainly(mut conn: Conn, heads: Arc<Mutex<Vec<Head>>>) {
+    let hello = Hello { name: "far", eras: Eras::Modern };
+    let endpoint: Endpoint<()> = Endpoint::new(hello);
+    while let Ok(Some((head, body))) = endpoint::read(&mut conn).await {
+        let reply = match endpoint.admit(&head, &body) {
+            Verdict::Reply(bytes) => bytes,
+            Verdict::OneWay(_) | Verdict::Stream(_) => endpoint::accepted(),
+            Verdict::Request { message, .. } => {
+                let result = match message.method() {
+                    "server/discover" => hello.discover(),
+                    "tools/list" => format!(r#"{{{COMPLETE}{UNCACHED}"tools":[]}}"#),
+                    _ => format!(r#"{{{COMPLETE}"content":[]}}"#),
+                };
+                let id = message.id.clone().unwrap_or_default();
+                endpoint::json(200, None, message::result(&id, &result).as_bytes())
+            }
+        };
+        heads.lock().unwrap().push(head);
+        if conn.write(&reply).await.is_err() {
+            return;
         }
     }
 }
