@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::{Setup, Size, Turns};
-use crate::caller::{Caller, WAYS, Way, end_session};
+use crate::caller::{Caller, Door, WAYS, Way, end_session};
 use crate::history::{History, Measure, Must, Quantity, Record};
 use crate::jobs::{Job, Ledger};
 use crate::random::Random;
@@ -35,16 +35,18 @@ pub async fn run(setup: Setup, size: Size, seed: u64) -> PathBuf {
     first.call(Job::QUICK).await;
     world.watch.phase("load");
     let (history, door) = (world.history().clone(), world.door());
-    let working = Arc::new(AtomicUsize::new(CLIENTS));
+    let working = Arc::new(AtomicUsize::new(0));
     let mut clients = JoinSet::new();
     for number in 0..CLIENTS {
         let way = WAYS.get(number % WAYS.len()).copied().unwrap_or(Way::HttpLegacy);
         let caller = world.caller(way, "it", &format!("c{number}")).await;
-        let life = Life { random: world.ground.random.fork(), left: Vec::new() };
-        clients.spawn(life.lead(caller, turns, history.clone(), working.clone()));
+        let working = Working::new(&working);
+        let life = Life { random: world.ground.random.fork(), left: Vec::new(), door: door.clone() };
+        clients.spawn(life.lead(caller, turns, history.clone(), working));
     }
     let ledger = Ledger::follow(&world.ground.ledger);
-    let killed = kill_servers(&ledger, &history, &mut world.ground.random, &working).await;
+    let mark = world.ground.mark.clone();
+    let killed = kill_servers(&ledger, &mark, &history, &mut world.ground.random, &working).await;
     history.count(SERVERS_KILLED, killed);
     history.bound_count(SERVERS_KILLED, 5, i64::MAX);
     let (mut sessions, mut calls) = (Vec::new(), 0);
@@ -62,9 +64,29 @@ pub async fn run(setup: Setup, size: Size, seed: u64) -> PathBuf {
     world.close().await
 }
 
+/// Counted as long as it is there, whatever ends it.
+struct Working(Arc<AtomicUsize>);
+
+impl Working {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count.clone())
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Sessions that a client has left behind; each keeps a process, and there is a bound to those.
+const LEFT_MAX: usize = 8;
+
 struct Life {
     random: Random,
     left: Vec<String>,
+    door: Door,
 }
 
 impl Life {
@@ -74,7 +96,7 @@ impl Life {
         mut caller: Caller,
         turns: Turns,
         history: History,
-        working: Arc<AtomicUsize>,
+        working: Working,
     ) -> (Vec<String>, i64) {
         let mut calls = 0;
         for _ in turns {
@@ -88,12 +110,17 @@ impl Life {
                     signal(pid, Signal::KILL);
                 }
                 self.left.extend(caller.vanish(&open).await.expect("the gateway lets a new client in"));
+                if LEFT_MAX <= self.left.len() {
+                    for session in std::mem::take(&mut self.left) {
+                        end_session(&self.door, "it", &session).await;
+                    }
+                }
             } else {
                 caller.finish(open).await;
                 self.reopen_if_gone(&mut caller).await;
             }
         }
-        working.fetch_sub(1, Ordering::Relaxed);
+        drop(working);
         caller.end().await;
         (self.left, calls)
     }
@@ -107,11 +134,20 @@ impl Life {
 }
 
 /// Kills until nobody works any more; gives how many it killed.
-async fn kill_servers(ledger: &Ledger, history: &History, random: &mut Random, working: &AtomicUsize) -> i64 {
+async fn kill_servers(
+    ledger: &Ledger,
+    mark: &str,
+    history: &History,
+    random: &mut Random,
+    working: &AtomicUsize,
+) -> i64 {
     let mut killed = 0;
     while 0 < working.load(Ordering::Relaxed) {
         tokio::time::sleep(Duration::from_millis(20 + random.below(60))).await;
-        let alive: Vec<u32> = ledger.workers().into_iter().filter(|pid| procs::is_alive(*pid)).collect();
+        // The number of a server that has ended may be that of anybody by now: only what carries the mark is ours.
+        let workers = ledger.workers();
+        let ours = marked(mark).into_iter().map(|process| process.pid);
+        let alive: Vec<u32> = ours.filter(|pid| workers.contains(pid) && procs::is_alive(*pid)).collect();
         if let Some(pid) = random.pick(&alive) {
             history.fault(format!("kill server {pid}"));
             signal(*pid, Signal::KILL);

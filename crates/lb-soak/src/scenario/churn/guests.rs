@@ -36,6 +36,11 @@ async fn one_session(address: SocketAddr, url: &str, name: &str, number: u64) ->
     let mut wire = RawHttp::connect(address).await?;
     wire.patience = PATIENCE;
     let session = wire.initialize(TOOLS, "2025-11-25").await?;
+    // Its stream is open as long as it is used.
+    let mut stream = RawHttp::connect(address).await?;
+    stream.patience = PATIENCE;
+    stream.send("GET", TOOLS, &session.headers(), b"").await?;
+    stream.head().await?;
     // A trace of a call, an event in the log, and lists of tools.
     let arguments = json!({ "marker": UNCOUNTED });
     call(&mut wire, &session, "execute_tool", &json!({ "server": "remote", "tool": "work", "args": arguments }))
