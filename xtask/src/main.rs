@@ -75,7 +75,7 @@ enum Task {
         #[arg(long)]
         floors: bool,
     },
-    /// The reliability scenarios in their long size against a release build, and the verdict over what they saw
+    /// The reliability scenarios, as large as the time allows, against a release build, and the verdict over what they saw
     ///
     /// Prints its seed first. Histories and verdict.json go to target/soak/SEED. Exits with 1 when a promise was broken.
     Soak(soak::Options),

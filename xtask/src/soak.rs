@@ -12,9 +12,9 @@ use crate::workspace::{build_bin, metadata};
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Options {
-    /// How long to go on. The scenarios share this time equally and are then run again with other seeds until it is
-    /// over; none is smaller than in the tests, nor larger than its full size, so that less than 15 minutes take
-    /// about 15 all the same, and what takes two hours is as large as it gets
+    /// How long to go on. The scenarios share this time equally, and when all have been run and time is left, they are
+    /// run again with other seeds. None is smaller than in the tests, so that fewer than 15 minutes take about 15 all the
+    /// same; none goes on for more than an hour
     #[arg(default_value_t = 10)]
     minutes: u64,
     /// Repeat a run: it decides everything that is random
