@@ -50,6 +50,7 @@ async fn a_result_passes_through_untouched_whatever_it_holds() {
 #[tokio::test]
 async fn a_call_that_outlives_its_timeout_goes_on_as_a_task_that_completes() {
     let (_gateway, client) = over_http(fixture()).await;
+    until_connected(&client, "fix").await;
     let args = json!({ "seconds": 1, "label": "x" });
     let arguments = json!({ "server": "fix", "tool": "slow_compute", "args": args, "timeout_ms": 200 });
     let reply = client.call("execute_tool", arguments).await;
