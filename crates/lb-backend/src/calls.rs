@@ -35,6 +35,8 @@ struct Table {
     next: u64,
     /// Set once the connection is gone: every later call ends with it at once.
     closed: Option<Raw>,
+    /// Whether that was for being idle, and nobody has told the other side.
+    rested: bool,
     unread: Unread,
     /// When the last request of a client ended.
     ended: Option<Instant>,
@@ -44,7 +46,7 @@ impl Calls {
     /// No calls; ids start at one.
     pub fn new() -> Self {
         let (open, unread) = Default::default();
-        Self(Mutex::new(Table { open, next: 1, closed: None, unread, ended: None }))
+        Self(Mutex::new(Table { open, next: 1, closed: None, rested: false, unread, ended: None }))
     }
 
     /// Opens a slot, or says why the connection is gone.
@@ -139,8 +141,14 @@ impl Calls {
         let idle = table.open.is_empty() && table.closed.is_none();
         if idle {
             table.closed = Some(error.clone());
+            table.rested = true;
         }
         idle
+    }
+
+    /// Whether it was closed for being idle, so that the other side is still to be told; true once.
+    pub fn take_rested(&self) -> bool {
+        std::mem::take(&mut self.0.lock().rested)
     }
 
     /// Ends every open request with this error, and every later one too. Only the first reason counts.

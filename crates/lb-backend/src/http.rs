@@ -194,7 +194,8 @@ impl HttpConnection {
     /// What is left to do when the connection ends; `None` when it has been done.
     fn goodbye(&self, error: &Raw) -> Option<impl Future<Output = ()> + Send + use<>> {
         self.tasks.stop();
-        if self.intake.calls.is_closed() {
+        // One that rests has been closed to calls, and is known to the server all the same.
+        if self.intake.calls.is_closed() && !self.intake.calls.take_rested() {
             return None;
         }
         self.intake.calls.close(error);

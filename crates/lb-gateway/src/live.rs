@@ -245,10 +245,14 @@ impl Live {
         self.calls.load(Ordering::Acquire) == 0 && !self.cell.with(|session| session.is_busy())
     }
 
+    /// When a client last used it, on the clock of the gateway.
+    pub(crate) fn last_used(&self) -> Duration {
+        self.cell.with(|session| session.last_activity().up)
+    }
+
     /// Since when no client has used it.
     pub(crate) fn unused_for(&self) -> Duration {
-        let now = self.now();
-        self.cell.with(|session| now.up.saturating_sub(session.last_activity().up))
+        self.now().up.saturating_sub(self.last_used())
     }
 
     /// How many events were lost since this was last asked.

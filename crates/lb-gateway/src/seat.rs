@@ -58,6 +58,13 @@ impl LegacySeat {
         !self.ear.is_open() && self.desk.running() == 0 && live_is_idle
     }
 
+    /// When its client last used it, in seconds since the gateway started. One that holds the seat itself, as on stdio,
+    /// is seen by the requests it makes.
+    pub(crate) fn last_used(&self) -> u64 {
+        let touched = self.touched.load(Ordering::Relaxed);
+        self.live().map_or(touched, |live| touched.max(live.last_used().as_secs()))
+    }
+
     /// Its session, if it has a surface of ours.
     pub fn live(&self) -> Option<&Arc<Live>> {
         match &self.way {

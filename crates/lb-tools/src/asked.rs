@@ -27,18 +27,19 @@ impl AskedBy {
         self.lock().get(&request).copied().flatten()
     }
 
-    /// What a task waits for: what it asked, and what its server asked outside of any call, which may be the same.
-    /// Of the latter only what was asked since then.
+    /// What a task waits for: what it asked, and if it is the only one at work, what its server asked outside of any
+    /// call, which may be the same. Of the latter only what was asked since then.
     pub(crate) fn open_of<'a>(
         &'a self,
         session: &'a Session,
         task: &'a Task,
         since: Duration,
     ) -> impl Iterator<Item = &'a Pending> {
+        let alone = session.working_of(task.server()).nth(1).is_none();
         session.pending_of(task.server()).filter(move |pending| {
             match pending.related_task().or_else(|| self.task(pending.id())) {
                 Some(asking) => asking == task.id(),
-                None => since <= pending.created().up && !self.knows(pending.id()),
+                None => alone && since <= pending.created().up && !self.knows(pending.id()),
             }
         })
     }

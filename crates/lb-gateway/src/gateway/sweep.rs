@@ -40,7 +40,7 @@ pub(super) async fn sweep(gateway: Weak<Shared>) {
         let now = shared.now();
         let seats: Vec<_> = shared.sessions.read().values().cloned().collect();
         for seat in seats {
-            let touched = seat.touched.load(Ordering::Relaxed);
+            let touched = seat.last_used();
             let unused = now.saturating_sub(touched);
             seat.streams.tick();
             seat.desk.expire(tokio::time::Instant::now());

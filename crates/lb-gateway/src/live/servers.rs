@@ -271,7 +271,7 @@ impl Live {
             }
         };
         if entry.spec().isolation == Isolation::Shared {
-            entry.backends.lock().insert(self.caller.principal.clone(), vec![trial.clone()]);
+            entry.backends.lock().entry(self.caller.principal.clone()).or_default().push(trial.clone());
         }
         let old = self.backends.lock().insert(entry.name().as_str().into(), trial.clone());
         // All at once: whoever uses the server meanwhile has a backend of the new definition.

@@ -166,6 +166,19 @@ async fn closing_ends_open_calls_and_the_session() {
 }
 
 #[tokio::test]
+async fn a_connection_that_rests_ends_its_session_once() {
+    let mut server = Script::start().await;
+    let connection = legacy(&mut server).await;
+    assert!(connection.intake().calls.close_if_idle(&Raw::empty_object()), "nothing is under way");
+    let ((), ()) = tokio::join!(connection.close(), async {
+        let asked = server.next().await;
+        assert_eq!(asked.method, "DELETE");
+        asked.respond("204 No Content", &[], "").await;
+    });
+    connection.close().await;
+}
+
+#[tokio::test]
 async fn a_dropped_connection_ends_its_session_too() {
     let mut server = Script::start().await;
     let connection = legacy(&mut server).await;
