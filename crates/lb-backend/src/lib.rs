@@ -25,3 +25,4 @@ pub use connect::{CHILDREN_MAX, Connection, Connector, EmbeddedServers, Environm
 pub use error::{ConnectError, Dismissal};
 pub use http::{Mailbox, Secure, SecureError, Trust, input_requests};
 pub use lane::{QUEUE_MAX as CALLS_WAITING_MAX, refusal as overloaded};
+pub use outbound::is_eligible;

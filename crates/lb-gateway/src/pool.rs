@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
-use lb_backend::{CALLS_WAITING_MAX, Server, Wish, overloaded};
+use lb_backend::{CALLS_WAITING_MAX, Server, Wish, is_eligible, overloaded};
 use lb_exchange::{Call, Driver, End, Exchange, Feed, Isolation, Outcome, Step, Target, Tasks};
 use lb_wire::revision::Era;
 use parking_lot::Mutex;
@@ -61,10 +61,11 @@ impl Pool {
 
     /// Opens a request.
     pub fn open(self: &Arc<Self>, call: Call) -> Exchange {
-        let Some(turns) = &self.turns else { return self.first.open(call, convert::from_modern) };
-        if let Some(kept) = self.first.open_kept(&call) {
-            return kept;
-        }
+        // What the server can say nothing about on the side need not have a connection to itself: discovery and lists
+        // never wait for a call.
+        let Some(turns) = self.turns.as_ref().filter(|_| is_eligible(&call)) else {
+            return self.first.open(call, convert::from_modern);
+        };
         let exchange = match self.first.current().map(|connection| connection.era()) {
             Some(Era::Modern) => return self.first.open_live(call, convert::from_modern),
             Some(Era::Legacy) => self.open_in_turn(turns, call),

@@ -1,6 +1,7 @@
 //! How many processes a server has for clients that share it, and for those without a session.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use lb_peers::harness::Gateway;
 use serde_json::{Value, json};
@@ -43,6 +44,27 @@ async fn calls_without_a_session_have_a_process_of_a_legacy_server_each_up_to_th
     assert!(!overlap(&world), "each carries one call at a time, and the others wait");
     let first = at_once(&gateway, 1).await;
     assert_eq!(at_once(&gateway, 1).await, first, "one after the other they meet the same process");
+}
+
+#[tokio::test]
+async fn discovery_and_lists_of_a_shared_legacy_server_do_not_wait_for_a_call() {
+    let world = World::new();
+    let gateway = serve(&world, entry(&world, json!({ "isolation": "shared" }))).await;
+    let slow = post(&gateway, "tools/call", json!({ "name": "slow", "arguments": { "seconds": 600 } }));
+    let others = async {
+        until("the call runs", || !world.noted("slow ").is_empty()).await;
+        for (method, want) in [("server/discover", "capabilities"), ("tools/list", "tools"), ("own/method", "own")] {
+            let answer = post(&gateway, method, json!({})).await;
+            assert!(answer["result"].get(want).is_some(), "{method}: {answer}");
+        }
+        let listen = post(&gateway, "subscriptions/listen", json!({ "notifications": {} })).await;
+        assert_eq!(listen["error"]["code"], -32601, "{listen}");
+    };
+    tokio::select! {
+        answer = slow => panic!("it goes on: {answer}"),
+        done = tokio::time::timeout(Duration::from_secs(20), others) => done.expect("nobody waits for the call"),
+    }
+    assert_eq!(world.starts(), 1 + 1, "all on one process");
 }
 
 #[tokio::test]
