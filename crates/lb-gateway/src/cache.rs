@@ -82,7 +82,9 @@ impl Cache {
         let bytes = shelf.and_then(|shelf| shelf.load(&key));
         let kept = bytes.and_then(snapshot::read_all).unwrap_or_default();
         // A process less at the first call: whoever knows in which era it was told need not try the other.
-        for (class, _) in kept.iter().filter(|(class, snapshot)| class.revision.era() != snapshot.era()) {
+        // Ourselves we connect in the era of whichever session comes: that says nothing about the other one.
+        let of_clients = kept.iter().filter(|(class, _)| !class.ours);
+        for (class, _) in of_clients.filter(|(class, snapshot)| class.revision.era() != snapshot.era()) {
             server.lacks(class.revision.era());
         }
         let slots = kept.into_iter().take(SLOTS_MAX).map(|(class, snapshot)| Slot::new(class, Some(snapshot)));

@@ -57,6 +57,25 @@ async fn a_cached_server_of_a_config_is_listed_without_its_process_as_a_tool_and
 }
 
 #[tokio::test]
+async fn what_is_kept_for_the_tools_in_one_era_leaves_clients_of_the_other_theirs() {
+    let world = World::new();
+    let command = world.command(json!({ "modern": "both" }));
+    let both = json!({ "args": command[1..], "cached": true });
+    let (_folder, mut client) = stdio(&world, both.clone(), &[]);
+    let call = json!({ "name": "list_tools", "arguments": { "server": "it" } });
+    let listed = client.modern("tools/call", call).await;
+    assert!(listed.to_string().contains("echo"), "{listed}");
+    until("it is kept", || !world.kept().is_empty()).await;
+    assert!(!world.noted("request server/discover").is_empty() && world.noted("hello ").is_empty());
+    client.close();
+    client.end().await;
+    let (_folder, mut client) = stdio(&world, both, &["--server", "it"]);
+    client.hello().await;
+    client.tool("echo", json!({})).await;
+    assert_eq!(world.noted("hello tester").len(), 1, "a legacy client is greeted in its own era");
+}
+
+#[tokio::test]
 async fn an_idle_server_behind_the_tools_rests_without_being_lost() {
     let world = World::new();
     let (_folder, mut client) = stdio(&world, json!({ "idle_timeout": 1 }), &[]);

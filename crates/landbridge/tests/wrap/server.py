@@ -141,6 +141,10 @@ def call(id, params):
 
 
 def answer(message):
+    global MODERN
+    # One that speaks both eras is greeted in one of them.
+    if MODERN == "both" and message["method"] == "initialize":
+        MODERN = False
     id, method, params = message["id"], message["method"], message.get("params")
     if method in PLAN.get("hang", []):
         return
