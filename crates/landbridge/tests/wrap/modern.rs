@@ -155,6 +155,19 @@ async fn whoever_listens_is_told_of_real_changes_and_needs_no_process_for_it() {
 }
 
 #[tokio::test]
+async fn a_change_while_the_server_could_not_be_listened_to_is_seen_once_it_can_be_again() {
+    let world = World::new();
+    let mut client = world.wrap(&[], json!({ "modern": true }));
+    names(&mut client).await;
+    until("the server is listened to", || !world.noted("request subscriptions/listen").is_empty()).await;
+    until("it was compared", || !world.noted("request resources/list").is_empty()).await;
+    echo(&mut client, 0).await;
+    client.modern("tools/call", json!({ "name": "unlisten", "arguments": { "tool": "fresh" } })).await;
+    until("it is listened to again", || 2 <= world.noted("request subscriptions/listen").len()).await;
+    until_async("it is read anew", async || names(&mut client).await.contains(&"fresh".to_owned())).await;
+}
+
+#[tokio::test]
 async fn what_is_old_is_told_at_once_and_asked_for_in_the_background() {
     let world = World::new();
     let plan = json!({ "modern": true, "announces": false, "ttl": 1500, "tools_file": world.file("tools") });

@@ -93,6 +93,13 @@ def call(id, params):
         for _ in range(arguments.get("times", 1)):
             tools_changed()
         return text("added")
+    if name == "unlisten":
+        # Every listen ends, and what changes now is told to nobody.
+        while LISTENS:
+            listen, _ = LISTENS.popitem()[1]
+            send({"id": listen, "result": {"resultType": "complete"}})
+        EXTRA.append(arguments["tool"])
+        return text("nobody listens")
     if name == "same":
         tools_changed()
         return text("nothing is new")

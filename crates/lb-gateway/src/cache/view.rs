@@ -66,6 +66,13 @@ impl Kept {
         std::iter::once(&self.main).chain(others.iter()).cloned().collect()
     }
 
+    /// A change may not have been heard: everything is to be asked for again.
+    pub fn missed_something(&self) {
+        for view in self.views() {
+            view.checked.store(false, Ordering::Relaxed);
+        }
+    }
+
     /// There is a new connection, which has read nothing.
     pub fn connected(&self, connection: &Connection) {
         for view in self.views() {

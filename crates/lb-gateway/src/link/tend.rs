@@ -46,6 +46,7 @@ impl Link {
             feed,
             listen,
             listen_at: None,
+            again: false,
             lists_at: listens.then(|| now + ACKNOWLEDGED_MAX),
             rest_at: idle.map(|idle| now + idle),
             idle: idle.unwrap_or_default(),
@@ -83,6 +84,8 @@ struct Tending {
     listen: Option<Exchange>,
     /// When to ask again if it stopped.
     listen_at: Option<Instant>,
+    /// Whether it was asked before.
+    again: bool,
     /// When to read the lists even if it has not begun.
     lists_at: Option<Instant>,
     /// When to see whether anything still uses the connection.
@@ -135,7 +138,7 @@ impl Tending {
             }
             Came::ListenAgain => {
                 self.listen_at = None;
-                self.listen = link.listen_for_changes(connection);
+                self.listen_again(link, connection);
             }
             Came::ListsDue => self.may_read(link, connection),
             Came::RestDue => return !self.rests(link, connection).await,
@@ -150,14 +153,28 @@ impl Tending {
             Step::Note(_) => self.may_read(link, connection),
             Step::End(end) => {
                 self.listen = None;
-                let is_refused = matches!(&end.outcome, Outcome::Error(_)) && self.lists_at.is_some();
+                let failed = matches!(&end.outcome, Outcome::Error(_)) && self.lists_at.is_some();
+                if failed && self.again {
+                    // It has listened before: it is asked once more, and for its lists when it does.
+                    self.lists_at = None;
+                }
                 self.may_read(link, connection);
-                if !is_refused {
+                if !failed || self.again {
                     self.listen_at = Some(Instant::now() + RELISTEN);
                 }
             }
             Step::Ask(_) | Step::Withdraw { .. } | Step::Pause { .. } => {}
         }
+    }
+
+    /// What changed while nobody listened was not told: everything is read again, once the server listens.
+    fn listen_again(&mut self, link: &Arc<Link>, connection: &Arc<Connection>) {
+        if let Some(kept) = &link.kept {
+            kept.missed_something();
+        }
+        self.again = true;
+        self.listen = link.listen_for_changes(connection);
+        self.lists_at = Some(Instant::now() + ACKNOWLEDGED_MAX);
     }
 
     fn may_read(&mut self, link: &Arc<Link>, connection: &Arc<Connection>) {
@@ -173,6 +190,11 @@ impl Tending {
             self.rest_at = Some(Instant::now() + (self.idle - unused));
             return false;
         }
+        // Not worth missing a change for.
+        if link.has_subscriptions() || connection.is_working() {
+            self.rest_at = Some(Instant::now() + self.idle);
+            return false;
+        }
         // Whoever connects meanwhile waits; whoever finds the connection closed to new calls makes another.
         let nobody_connects = link.connecting.lock().await;
         // Our own listen is no use of it.
@@ -184,7 +206,7 @@ impl Tending {
         }
         self.rest_at = Some(Instant::now() + self.idle);
         if listened {
-            self.listen = link.listen_for_changes(connection);
+            self.listen_again(link, connection);
         }
         false
     }
