@@ -130,7 +130,7 @@ impl Live {
         let hash = hash(id.as_str());
         let tasks = gateway.tasks().child();
         let (clock, schedule) = (gateway.clock(), gateway.schedule().clone());
-        Arc::new_cyclic(|live: &Weak<Self>| {
+        let live = Arc::new_cyclic(|live: &Weak<Self>| {
             let due = live.clone();
             let (keeper, kept) = (gateway.keeper().cloned(), id.clone());
             let unkept = move || {
@@ -156,7 +156,10 @@ impl Live {
                 lost: AtomicU64::new(0),
                 usage: Usage::new(clock.now()),
             }
-        })
+        });
+        // Only now can it be found by whoever is told that it is due.
+        live.cell.begin();
+        live
     }
 
     fn itself(&self) -> Weak<Self> {

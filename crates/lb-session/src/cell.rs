@@ -45,11 +45,14 @@ impl Cell {
     /// A cell for a session. `deadline` is called whenever the time changes at which the session wants to be ticked,
     /// with no session lock held; it must not use the cell itself.
     pub fn new(session: Session, deadline: impl Fn(Option<Duration>) + Send + Sync + 'static) -> Arc<Self> {
-        Self::keeping(session, deadline, || ())
+        let cell = Self::keeping(session, deadline, || ());
+        cell.begin();
+        cell
     }
 
     /// The same for a session that is kept: `unkept` is called whenever there is something to write again, for the first
-    /// time since [`Session::take_delta`], with no session lock held.
+    /// time since [`Session::take_delta`], with no session lock held. Nothing is called before [`Cell::begin`] or the
+    /// first use.
     pub fn keeping(
         session: Session,
         deadline: impl Fn(Option<Duration>) + Send + Sync + 'static,
@@ -57,10 +60,13 @@ impl Cell {
     ) -> Arc<Self> {
         let state = Mutex::new(State { session, deadline: None, version: 0 });
         let (hook, unkept) = (Box::new(deadline), Box::new(unkept));
-        let cell = Arc::new(Self { state, heard: Mutex::new(0), hook, unkept });
-        // A session that has a deadline already is not to wait for its first use.
-        cell.with(|_| ());
-        cell
+        Arc::new(Self { state, heard: Mutex::new(0), hook, unkept })
+    }
+
+    /// Lets the hooks hear of what a session has that was not new: it is not to wait for its first use. For when whoever
+    /// they speak to can be found.
+    pub fn begin(&self) {
+        self.with(|_| ());
     }
 
     /// Works on the session. What that leads to is done before this returns, even when `act` panics.

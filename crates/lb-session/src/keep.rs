@@ -112,9 +112,10 @@ impl Session {
         self.events.keep_from(0);
     }
 
-    /// What has changed since the last time; `None` when nothing has, or when nobody keeps this session.
+    /// What has changed since the last time; `None` when nothing has, or when nobody keeps this session. That it has
+    /// ended is nothing to remember: what was written is to come back, or is removed by whoever keeps it.
     pub fn take_delta(&mut self) -> Option<Delta> {
-        let changed = self.is_unkept();
+        let changed = self.is_unkept() && !self.is_closed();
         let journal = self.journal.as_mut()?;
         journal.told = false;
         if !changed {

@@ -42,6 +42,12 @@ impl Ulid {
         Self(*last)
     }
 
+    /// Every later one of this process is greater than this.
+    pub(crate) fn raise(to: Self) {
+        let mut last = LAST.lock();
+        *last = to.0.max(*last);
+    }
+
     /// One that another process minted at this time.
     #[cfg(test)]
     pub(crate) fn elsewhere(unix: Duration) -> Self {

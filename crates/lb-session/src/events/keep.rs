@@ -123,6 +123,10 @@ impl EventLog {
                 self.rows.insert_as(restored(*seq, kept, now)?, waits);
             }
         }
+        // Whatever is told from here on is newer, even where a clock went back.
+        if let Some(ever) = self.ever {
+            Ulid::raise(ever.last);
+        }
         self.count_missing(record, now);
         if may_miss {
             self.note_lost(now);

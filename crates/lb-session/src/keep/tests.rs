@@ -323,6 +323,7 @@ fn the_owner_hears_once_that_there_is_something_to_write() {
         count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
     };
     let cell = crate::Cell::keeping(session(), |_| (), hear);
+    cell.begin();
     let heard = || heard.load(std::sync::atomic::Ordering::SeqCst);
     assert_eq!(heard(), 1, "a new session is to be written");
     cell.tell(&files(), &Happening::ServerHealthRestored, at(SECOND));
@@ -333,6 +334,34 @@ fn the_owner_hears_once_that_there_is_something_to_write() {
     assert_eq!(heard(), 1, "looking changes nothing");
     cell.tell(&files(), &Happening::ServerHealthRestored, at(SECOND));
     assert_eq!(heard(), 2);
+}
+
+#[test]
+fn the_end_of_a_session_is_not_written_over_what_it_remembered() {
+    let (mut session, mut shelf) = (session(), Shelf::default());
+    tell(&mut session, 2, at(SECOND));
+    shelf.write(&mut session);
+    tell(&mut session, 1, at(SECOND));
+    session.close(at(SECOND));
+    assert!(session.take_delta().is_none());
+    assert_eq!(events(&mut shelf.restore(CRASH, at(MINUTE))).len(), 2);
+}
+
+#[test]
+fn ids_do_not_go_back_when_the_clock_does() {
+    let (mut session, mut shelf) = (session(), Shelf::default());
+    tell(&mut session, 1, at(SECOND));
+    shelf.write(&mut session);
+    // As a process wrote it whose clock was far ahead.
+    let ahead = Ulid::elsewhere(at(MINUTE * 60).unix);
+    let own = session.events.last_id().expect("an event").to_string();
+    let swap = |raw: &Raw| Raw::parse(raw.as_str().replace(&own, &ahead.to_string()).into()).expect("JSON");
+    shelf.record = shelf.record.as_ref().map(swap);
+    shelf.events = shelf.events.iter().map(|(seq, event)| (*seq, swap(event))).collect();
+    let mut back = shelf.restore(CLEAN, at(MINUTE));
+    let new = tell(&mut back, 1, at(MINUTE));
+    assert!(ahead < new[0]);
+    assert_eq!(back.events.after(&ahead.to_string()).expect("a known id").events.len(), 1);
 }
 
 /// What can be done to a session.
