@@ -257,10 +257,10 @@ impl Slot {
         true
     }
 
-    /// An ask was answered; false when the server has its answer already.
+    /// An ask was answered; false when the server waits for no answer any more.
     pub fn answered(&self, key: &AskKey) -> bool {
         let mut state = self.state.lock();
-        let Some(at) = state.asks.iter().position(|ask| ask.key == *key) else { return true };
+        let Some(at) = state.asks.iter().position(|ask| ask.key == *key) else { return false };
         let ask = state.asks.swap_remove(at);
         drop(state);
         ask.stray.is_none_or(|stray| stray.close())

@@ -100,8 +100,8 @@ pub enum ConnectError {
     /// Shutting down.
     #[error("the gateway is shutting down")]
     Stopping,
-    /// It is not served any more, as it was when the session began.
-    #[error("{0}; begin a new session")]
+    /// It is not served any more as it was.
+    #[error("{0}; try again")]
     Dismissed(Dismissal),
 }
 

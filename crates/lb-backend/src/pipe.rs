@@ -192,7 +192,7 @@ struct PipeCall {
 
 impl Commanded for PipeCall {
     fn answer(&mut self, key: &AskKey, answer: &Answer) {
-        if self.open.as_ref().is_none_or(|(_, slot)| slot.answered(key)) {
+        if self.open.as_ref().is_some_and(|(_, slot)| slot.answered(key)) {
             self.pipe.answer(key, answer);
         }
     }

@@ -135,7 +135,9 @@ impl Desk {
 
     /// Forgets an ask that is no longer needed.
     pub fn withdraw(&self, id: &Id) -> bool {
-        id.to_number().is_some_and(|number| self.0.lock().asks.remove(&number).is_some())
+        // Dropped when the table is free again: the last who keeps an ask answers it.
+        let gone = id.to_number().and_then(|number| self.0.lock().asks.remove(&number));
+        gone.is_some()
     }
 
     /// An ask goes on waiting without the call that it was given to; false when it waits no more.
@@ -151,7 +153,9 @@ impl Desk {
         let mut tables = self.0.lock();
         let is_it = |ask: &OpenAsk| ask.alone_until.is_some() && ask.key == *key;
         let number = tables.asks.iter().find_map(|(number, ask)| is_it(ask).then_some(*number))?;
-        tables.asks.remove(&number).map(|_| Id::number(number))
+        let gone = tables.asks.remove(&number);
+        drop(tables);
+        gone.map(|_| Id::number(number))
     }
 
     /// Refuses the asks that wait without a call and have waited long enough.

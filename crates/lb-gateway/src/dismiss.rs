@@ -85,7 +85,7 @@ impl Drain {
         while !self.is_over() && Instant::now() < until {
             tokio::select! {
                 () = tokio::time::sleep(LOOK_EVERY) => {}
-                () = tasks.stopping() => break,
+                () = tasks.stopping() => return self.stop().await,
             }
             let why = self.why;
             for link in self.let_go() {
@@ -93,12 +93,20 @@ impl Drain {
             }
         }
         if !self.is_over() {
-            tracing::warn!(server = %self.server.name(), "calls were cut off: their server is {}", self.why);
+            tracing::warn!(server = %self.server.name(), "calls were cut off: {}", self.why);
         }
         let error = self.why.cut_off(self.server.name().as_str());
         for seat in self.seats {
             seat.end(Cancel::CutOff(error.clone()));
         }
         futures_util::future::join_all(self.links.iter().map(|link| link.dismiss(self.why))).await;
+    }
+
+    /// We stop before they have had their time.
+    async fn stop(self) {
+        for seat in self.seats {
+            seat.end(Cancel::SessionEnd);
+        }
+        futures_util::future::join_all(self.links.iter().map(|link| link.close())).await;
     }
 }

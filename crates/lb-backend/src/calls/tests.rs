@@ -304,6 +304,35 @@ fn asking_and_withdrawing_cannot_fill_memory() {
 }
 
 #[test]
+fn an_ask_is_answered_once_and_not_after_the_server_has_taken_it_back() {
+    use lb_exchange::{Ask, Command, OpenAsks, Remote};
+    use lb_wire::Text;
+    let (key, open) = (AskKey(Text::from_static("1")), OpenAsks::default());
+    let known = open.clone();
+    let remote = Remote::sink(move |command| matches!(command, Command::Answer(key, _) if known.close(&key)));
+    let stray = || Resume::Stray(Stray::new(key.clone(), AskKind::Roots, open.clone(), remote.clone()));
+    let live = || Resume::Live;
+    for make in [&stray as &dyn Fn() -> Resume, &live] {
+        let calls = Calls::new();
+        let (_, slot) = calls.open(Names::default(), true).expect("it is open");
+        let ask = || Ask {
+            key: key.clone(),
+            kind: AskKind::Roots,
+            method: Text::from_static("roots/list"),
+            params: None,
+            resume: make(),
+        };
+        assert!(slot.ask(ask()));
+        assert!(slot.answered(&key), "it waits for its answer");
+        assert!(!slot.answered(&key), "it has it");
+        assert!(slot.ask(ask()));
+        open.close(&key);
+        slot.withdraw(&key);
+        assert!(!slot.answered(&key), "it has taken it back");
+    }
+}
+
+#[test]
 fn the_end_of_a_clients_request_is_remembered_and_that_of_our_own_is_not() {
     let calls = Calls::new();
     let listen = Names { listen: Some(Raw::empty_object()), of_client: true, ..Names::default() };

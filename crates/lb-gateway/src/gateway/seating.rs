@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use lb_backend::{ConnectError, Wish};
-use lb_exchange::{Caller, Desk, ErrorBody, Feed, Hello, Isolation, Mount, Refusal, Seat as _, SessionId, Welcome};
+use lb_backend::{ConnectError, Dismissal, Wish};
+use lb_exchange::{
+    Caller, Cancel, Desk, ErrorBody, Feed, Hello, Isolation, Mount, Refusal, Seat as _, SessionId, Welcome,
+};
 use lb_telemetry::Outcome;
 use lb_wire::Raw;
 use lb_wire::revision::code;
@@ -79,17 +81,28 @@ impl Shared {
             Way::Shared(joined) => joined.link(),
             Way::Surface(..) => return Err(Refusal { error: unknown_server(), busy: false }),
         };
+        let no_server = |error: ConnectError| Refusal { error: error.to_body(entry.name().as_str()), busy: false };
         let result = match link.greeting(&hello.caller) {
             Some(kept) => kept,
             None => {
-                let no_server =
-                    |error: ConnectError| Refusal { error: error.to_body(entry.name().as_str()), busy: false };
                 let connection = link.connection().await.map_err(no_server)?;
                 convert::welcome(connection.era(), connection.welcome(), hello.caller.revision)
             }
         };
         let seat = self.take_seat(SessionId::random(), hello.mount, Arc::new(hello.caller), way, ear, &entry.watcher);
+        self.still_served(&entry, &seat).map_err(no_server)?;
         Ok(Seated { seat, result })
+    }
+
+    /// Ends a session whose server was removed or redefined since it was looked up: whoever saw to that has not seen this
+    /// session.
+    pub(super) fn still_served(&self, entry: &Arc<Entry>, seat: &LegacySeat) -> Result<(), ConnectError> {
+        if self.registry.holds(entry) {
+            return Ok(());
+        }
+        seat.end(Cancel::SessionEnd);
+        let successor = self.registry.find_folded(entry.name());
+        Err(ConnectError::Dismissed(successor.map_or(Dismissal::Removed, |_| Dismissal::Changed)))
     }
 
     /// A client of a surface of ours is seated at once; its servers are connected meanwhile.

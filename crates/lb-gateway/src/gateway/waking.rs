@@ -50,6 +50,8 @@ impl Shared {
         }
         let entry = self.entry(&hello.mount, &hello.caller.principal)?;
         let (way, ear) = self.way(&entry, &hello);
-        Some(self.take_seat(id.clone(), hello.mount, caller, way, ear, &entry.watcher))
+        let seat = self.take_seat(id.clone(), hello.mount, caller, way, ear, &entry.watcher);
+        self.still_served(&entry, &seat).ok()?;
+        Some(seat)
     }
 }

@@ -3,6 +3,7 @@
 mod client;
 mod mirrored;
 mod plain_calls;
+mod redefined;
 mod servers;
 mod stored_streams;
 mod welcome;
