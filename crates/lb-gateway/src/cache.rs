@@ -25,6 +25,7 @@ use parking_lot::Mutex;
 
 use crate::listen::Ear;
 use crate::live::{Known, Listing};
+use listen::Listens;
 pub use read::meta;
 pub use snapshot::Snapshot;
 
@@ -36,6 +37,7 @@ pub struct Cache {
     slots: Mutex<Vec<Arc<Slot>>>,
     /// Held while the shelf is written to, so that an older state never comes after a newer one.
     saving: Arc<Mutex<()>>,
+    listens: Arc<Listens>,
 }
 
 /// Kinds of clients for which something is kept; beyond, the one that was used least recently goes.
@@ -89,7 +91,8 @@ impl Cache {
         }
         let slots = kept.into_iter().take(SLOTS_MAX).map(|(class, snapshot)| Slot::new(class, Some(snapshot)));
         let slots = Mutex::new(slots.collect());
-        Some(Arc::new(Self { shelf: shelf.cloned(), key, tasks: tasks.clone(), slots, saving: Arc::default() }))
+        let (shelf, tasks, saving, listens) = (shelf.cloned(), tasks.clone(), Arc::default(), Arc::default());
+        Some(Arc::new(Self { shelf, key, tasks, slots, saving, listens }))
     }
 
     /// What is kept for clients of this class.
@@ -107,6 +110,11 @@ impl Cache {
             slots.remove(0);
         }
         slot
+    }
+
+    /// The server is not served any more: whoever listens is told that it is over, and may listen to its successor.
+    pub fn end_listens(&self) {
+        self.listens.end();
     }
 
     /// Puts what is kept on the shelf, in the background.

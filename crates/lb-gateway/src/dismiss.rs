@@ -40,6 +40,9 @@ impl Shared {
             }
         }
         entry.backends.lock().clear();
+        if let Some(cache) = &entry.cache {
+            cache.end_listens();
+        }
         let why = if reason == REMOVED { Dismissal::Removed } else { Dismissal::Changed };
         let mut drain = Drain { server: entry.clone(), why, seats: self.seats_on(entry), links: entry.links() };
         for seat in &drain.seats {

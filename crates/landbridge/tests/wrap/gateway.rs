@@ -1,6 +1,7 @@
 //! Servers of a config that are kept, rest, or are a pool.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use lb_peers::harness::{Gateway, config};
@@ -98,11 +99,16 @@ async fn an_idle_server_behind_the_tools_rests_without_being_lost() {
 
 /// A gateway in front of one server, with caches in the folder of the test.
 pub async fn serve(world: &World, entry: Value) -> Gateway {
+    serve_file(world, entry).await.0
+}
+
+/// The same with the config.
+pub async fn serve_file(world: &World, entry: Value) -> (Gateway, PathBuf) {
     let (folder, file) = config(&json!({ "it": entry }));
     let mut command = tokio::process::Command::new(LANDBRIDGE);
     command.args(["serve", "--surface", "server", "--listen", "127.0.0.1:0", "--config"]).arg(&file);
     command.env("XDG_CACHE_HOME", world.folder()).stdin(std::process::Stdio::null());
-    Gateway::launch(command, folder).await
+    (Gateway::launch(command, folder).await, file)
 }
 
 pub const PATH: &str = "/mcp/server/it";

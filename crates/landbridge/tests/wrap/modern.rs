@@ -8,7 +8,7 @@ use lb_peers::raw::http::modern_headers;
 use serde_json::{Value, json};
 
 use crate::client::{Client, modern};
-use crate::gateway::{PATH, entry, serve};
+use crate::gateway::{PATH, entry, serve, serve_file};
 use crate::world::{World, descendants, throughout, until};
 
 const LISTS: [&str; 4] = ["tools/list", "prompts/list", "resources/list", "resources/templates/list"];
@@ -310,4 +310,34 @@ async fn a_cached_server_on_http_is_introduced_and_listed_while_it_is_down() {
     assert_eq!(info["name"], "scripted", "{hello}");
     let answer = post(&second, "tools/call", json!({ "name": "echo", "arguments": {} })).await;
     assert!(answer["error"]["message"].is_string(), "a call needs the server: {answer}");
+}
+
+#[tokio::test]
+async fn a_listen_ends_when_its_server_is_redefined_so_that_the_client_listens_to_the_new_one() {
+    let world = World::new();
+    let cached = entry(&world, json!({ "cached": true }));
+    let (gateway, file) = serve_file(&world, cached.clone()).await;
+    let mut http = RawHttp::connect(gateway.address).await.expect("it listens");
+    let method = "subscriptions/listen";
+    let params = modern(json!({ "notifications": { "toolsListChanged": true } }));
+    let request = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params }).to_string();
+    http.send("POST", PATH, &modern_headers(method, None), request.as_bytes()).await.expect("sent");
+    http.head().await.expect("an answer");
+    let mut changed = cached;
+    changed["timeout_ms"] = json!(299_000);
+    let listening = async {
+        while let Some(event) = http.event().await.expect("it can be read") {
+            let Ok(said) = serde_json::from_str::<Value>(&event.text()) else { continue };
+            if said["method"] == "notifications/subscriptions/acknowledged" {
+                std::fs::write(&file, json!({ "mcpServers": { "it": changed } }).to_string()).expect("written");
+                crate::world::signal(gateway.pid(), rustix::process::Signal::HUP);
+            } else if said["id"] == 7 {
+                return said;
+            }
+        }
+        panic!("it ends without an answer");
+    };
+    let said = tokio::time::timeout(Duration::from_secs(30), listening).await.expect("it ends");
+    assert_eq!(said["result"]["resultType"], "complete", "{said}");
+    assert_eq!(said["result"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 7, "{said}");
 }

@@ -29,8 +29,8 @@ fn snapshot(tools: &'static str) -> Snapshot {
 }
 
 fn cache() -> Cache {
-    let (shelf, tasks, slots, saving) = Default::default();
-    Cache { shelf, key: String::new(), tasks, slots, saving }
+    let (shelf, tasks, slots, saving, listens) = Default::default();
+    Cache { shelf, key: String::new(), tasks, slots, saving, listens }
 }
 
 #[test]
