@@ -60,23 +60,11 @@ impl Desk {
         self.0.lock().running_max = Self::ALONE_MAX;
     }
 
-    /// Whether a call may run, before anything of it is done.
+    /// Makes room for a call, before anything of it is done. It must be told to run next.
     ///
     /// # Errors
     /// The id is in use, or too many calls run.
-    pub fn check(&self, id: &Id) -> Result<(), Busy> {
-        let tables = self.0.lock();
-        if tables.running_max <= tables.running.len() {
-            return Err(Busy::Calls);
-        }
-        if tables.running.contains_key(id) { Err(Busy::Id) } else { Ok(()) }
-    }
-
-    /// Notes that a call runs.
-    ///
-    /// # Errors
-    /// The id is in use, or too many calls run.
-    pub fn run(&self, id: Id, remote: Remote) -> Result<(), Busy> {
+    pub fn reserve(&self, id: Id) -> Result<(), Busy> {
         let mut tables = self.0.lock();
         if tables.running_max <= tables.running.len() {
             return Err(Busy::Calls);
@@ -84,10 +72,15 @@ impl Desk {
         match tables.running.entry(id) {
             std::collections::hash_map::Entry::Occupied(_) => Err(Busy::Id),
             std::collections::hash_map::Entry::Vacant(free) => {
-                free.insert(remote);
+                free.insert(Remote::deaf());
                 Ok(())
             }
         }
+    }
+
+    /// Notes that a call runs for which there is room.
+    pub fn run(&self, id: Id, remote: Remote) {
+        self.0.lock().running.insert(id, remote);
     }
 
     /// Notes that a call is over.
@@ -158,13 +151,17 @@ impl Desk {
         gone.map(|_| Id::number(number))
     }
 
-    /// Refuses the asks that wait without a call and have waited long enough.
-    pub fn expire(&self, now: Instant) {
+    /// Refuses the asks that wait without a call and have waited long enough. Gives their ids, of which the client must
+    /// be told.
+    #[must_use]
+    pub fn expire(&self, now: Instant) -> Vec<Id> {
         let is_due = |_: &u64, ask: &mut OpenAsk| ask.alone_until.is_some_and(|until| until <= now);
         let due: Vec<_> = self.0.lock().asks.extract_if(is_due).collect();
-        for (_, ask) in due {
+        let refuse = |(number, ask): (u64, OpenAsk)| {
             ask.remote.answer(ask.key, ask.kind.refusal());
-        }
+            Id::number(number)
+        };
+        due.into_iter().map(refuse).collect()
     }
 
     /// Whether an ask still waits for its answer.

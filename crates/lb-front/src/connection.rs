@@ -262,7 +262,11 @@ impl Connection {
         // One that goes with its server makes room for another, once nothing runs on it.
         let is_over = |seat: &Arc<dyn Seat>| seat.is_leaving() && seat.desk().running() == 0;
         if self.seat.as_ref().is_some_and(|seat| !is_over(seat)) || self.hello.is_some() {
-            let message = "Invalid Request: this session is already initialized";
+            let leaves = self.hello.is_none() && self.seat.as_ref().is_some_and(|seat| seat.is_leaving());
+            let message = match leaves {
+                true => "Invalid Request: calls of the session before still run; try again when they have ended",
+                false => "Invalid Request: this session is already initialized",
+            };
             return self.refuse(Era::Legacy, Some(&id), code::INVALID_REQUEST, message);
         }
         match initialize::hello(self.principal.clone(), self.mount.clone(), message) {

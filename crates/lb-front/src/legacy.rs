@@ -89,16 +89,13 @@ impl Front {
             return Taken::Answer(error_message(Era::Legacy, Some(&id), NO_SESSION, SESSION_OVER, Some(&data)), 404);
         }
         // First: what is opened may be with its server already.
-        if let Err(busy) = seat.desk().check(&id) {
+        if let Err(busy) = seat.desk().reserve(id.clone()) {
             return Taken::refuse(&id, &busy);
         }
         let method = call.message.method_text();
         let exchange = seat.clone().open(call);
         let client = Client::Legacy(seat.clone());
-        match Running::start(id.clone(), &method, exchange, client, &self.shared) {
-            Ok(running) => Taken::Call(running),
-            Err(busy) => Taken::refuse(&id, &busy),
-        }
+        Taken::Call(Running::start(id, &method, exchange, client, &self.shared))
     }
 }
 
@@ -107,7 +104,7 @@ const NO_SESSION: i64 = -32001;
 
 /// What a client is told whose session goes with its server.
 const SESSION_OVER: &str = "the session is over, because its server was removed or changed; the request was not sent. \
-                            Send initialize, without Mcp-Session-Id, to begin another";
+                            Send initialize to begin another, over HTTP without Mcp-Session-Id";
 
 /// What becomes of one message of a seated client.
 #[expect(clippy::large_enum_variant, reason = "the large one is the usual one, and is moved on at once")]

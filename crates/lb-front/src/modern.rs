@@ -49,8 +49,8 @@ impl Front {
     pub(crate) fn modern_call(&self, id: &Id, call: Call, client: Client) -> Result<Running, Raw> {
         let method = call.message.method_text();
         // First: what is opened may be with its server already.
-        let free = client.desk().map_or(Ok(()), |desk| desk.check(id));
-        let started = free.and_then(|()| {
+        let free = client.desk().map_or(Ok(()), |desk| desk.reserve(id.clone()));
+        let started = free.map(|()| {
             let exchange = self.shared.middle.open(call);
             Running::start(id.clone(), &method, exchange, client, &self.shared)
         });

@@ -116,20 +116,11 @@ struct OpenAsk {
 }
 
 impl Running {
-    /// A request under the client's own id.
-    ///
-    /// # Errors
-    /// The client already has a call open under this id, or too many.
-    pub(crate) fn start(
-        id: Id,
-        method: &str,
-        exchange: Exchange,
-        client: Client,
-        shared: &Shared,
-    ) -> Result<Self, lb_exchange::Busy> {
+    /// A request under the client's own id, which is reserved on the client's desk.
+    pub(crate) fn start(id: Id, method: &str, exchange: Exchange, client: Client, shared: &Shared) -> Self {
         let settings = &shared.settings;
         if let Some(desk) = client.desk() {
-            desk.run(id.clone(), exchange.remote().clone())?;
+            desk.run(id.clone(), exchange.remote().clone());
         }
         let facts = method::facts(method.as_bytes());
         let now = Instant::now();
@@ -139,7 +130,7 @@ impl Running {
         };
         let mut running = Self::new(Some(id), exchange, client, facts, watch, settings);
         running.counted = (!running.is_endless()).then(|| Counted::new(&shared.traffic));
-        Ok(running)
+        running
     }
 
     /// What belongs to no request.

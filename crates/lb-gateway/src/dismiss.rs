@@ -11,7 +11,7 @@ use crate::gateway::Shared;
 use crate::link::Link;
 use crate::live::REMOVED;
 use crate::registry::Entry;
-use crate::seat::LegacySeat;
+use crate::seat::{LegacySeat, Way};
 
 /// How long the connections of a server that is removed may take to end.
 const DISMISS_MAX: Duration = Duration::from_secs(5);
@@ -73,6 +73,10 @@ impl Drain {
     /// Ends the sessions on which nothing runs, and gives the links on which nothing runs: they must be ended.
     fn let_go(&mut self) -> Vec<Arc<Link>> {
         for seat in self.seats.extract_if(.., |seat| !seat.is_working()) {
+            // First: a request that comes just now is told why.
+            if let Way::Own(link) = &seat.way {
+                link.condemn(self.why);
+            }
             seat.end(Cancel::SessionEnd);
         }
         self.links.extract_if(.., |link| !link.is_working()).collect()

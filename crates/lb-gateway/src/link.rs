@@ -251,6 +251,11 @@ impl Link {
         Ok(())
     }
 
+    /// Its client has said that it is ready to the process before this one, and does not say it again.
+    pub(crate) fn client_was_ready(&self) {
+        self.state.lock().client_is_ready = true;
+    }
+
     /// A notification of the client that the link was made for.
     pub fn notified(self: &Arc<Self>, message: &Message) {
         let is_ready = message.method() == "notifications/initialized";
@@ -388,23 +393,31 @@ impl Link {
 
     /// Ends the connection, for good.
     pub async fn close(&self) {
-        if let Some(connection) = self.shut(Closed::Over) {
-            connection.close().await;
-        }
+        self.end(Closed::Over).await;
     }
 
     /// The same because its server is not served any more, which whoever still waits is told.
     pub async fn dismiss(&self, why: Dismissal) {
-        if let Some(connection) = self.shut(Closed::Dismissed(why)) {
-            connection.cut_off(&why.cut_off(self.name())).await;
-        }
+        self.end(Closed::Dismissed(why)).await;
     }
 
-    fn shut(&self, why: Closed) -> Option<Arc<Connection>> {
-        let mut state = self.state.lock();
-        state.closed.get_or_insert(why);
-        state.stop_tending();
-        state.connection.take()
+    /// Whoever ends the link from now on does so because its server is not served any more.
+    pub(crate) fn condemn(&self, why: Dismissal) {
+        self.state.lock().closed.get_or_insert(Closed::Dismissed(why));
+    }
+
+    /// Only the first reason counts.
+    async fn end(&self, why: Closed) {
+        let (why, connection) = {
+            let mut state = self.state.lock();
+            state.stop_tending();
+            (*state.closed.get_or_insert(why), state.connection.take())
+        };
+        match (connection, why) {
+            (None, _) => {}
+            (Some(connection), Closed::Over) => connection.close().await,
+            (Some(connection), Closed::Dismissed(why)) => connection.cut_off(&why.cut_off(self.name())).await,
+        }
     }
 
     /// After a restart: the server is told again what it was told, and the client that it may have missed something.

@@ -3,7 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use lb_exchange::{Cancel, Seat as _};
+use lb_exchange::{Cancel, FeedItem, Note, Seat as _};
+use lb_wire::revision::method;
+use lb_wire::{Text, compose};
 
 use super::Shared;
 use crate::live::Live;
@@ -43,7 +45,12 @@ pub(super) async fn sweep(gateway: Weak<Shared>) {
             let touched = seat.last_used();
             let unused = now.saturating_sub(touched);
             seat.streams.tick();
-            seat.desk.expire(tokio::time::Instant::now());
+            for id in seat.desk.expire(tokio::time::Instant::now()) {
+                let params = compose::object(&[("requestId", &id.to_raw())]);
+                let note = Note::new(Text::from_static(method::CANCELLED), Some(params));
+                // Only asks can be refused by a feed.
+                drop(seat.ear.feed().push(FeedItem::Note(note)));
+            }
             let limits = &shared.setup.limits;
             let is_idle = seat.is_idle();
             if !is_idle {

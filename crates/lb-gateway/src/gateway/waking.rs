@@ -50,6 +50,9 @@ impl Shared {
         }
         let entry = self.entry(&hello.mount, &hello.caller.principal)?;
         let (way, ear) = self.way(&entry, &hello);
+        if let Way::Own(link) = &way {
+            link.client_was_ready();
+        }
         let seat = self.take_seat(id.clone(), hello.mount, caller, way, ear, &entry.watcher);
         self.still_served(&entry, &seat).ok()?;
         Some(seat)
