@@ -54,7 +54,7 @@ pub async fn wrap(settings: &Wrap) -> Result<(), Failure> {
     };
     let ending = || {
         stop.begin();
-        give_up_soon(&tasks, &front);
+        give_up_soon(&tasks, &gateway, &front);
     };
     let served = lb_stdio::serve(&front, Mount::Server(name), Principal::local(), end, ending).await;
     close(&gateway, &tasks).await;
@@ -131,13 +131,14 @@ pub fn some_seconds(text: &str) -> Result<Duration, &'static str> {
 /// How long a server may take to say who it is after the client has closed stdin: enough for a line that was piped in.
 const HANDSHAKE_AFTER_END: Duration = Duration::from_secs(2);
 
-/// No more comes from the client: a server that does not answer soon is not waited for, unless a call does.
-fn give_up_soon(tasks: &Tasks, front: &Front) {
-    let (all, front) = (tasks.clone(), front.clone());
+/// No more comes from the client: a server that does not answer soon is not waited for, unless a client does that has
+/// been welcomed and has called.
+fn give_up_soon(tasks: &Tasks, gateway: &Gateway, front: &Front) {
+    let (all, gateway, front) = (tasks.clone(), gateway.clone(), front.clone());
     tasks.spawn(async move {
         let over = async {
             tokio::time::sleep(HANDSHAKE_AFTER_END).await;
-            while front.running() != 0 {
+            while gateway.sessions() != 0 && front.running() != 0 {
                 tokio::time::sleep(HANDSHAKE_AFTER_END / 20).await;
             }
         };
