@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::caller::{Caller, Door, Way};
-use crate::history::{History, Measure, Quantity, Record};
+use crate::history::{History, Record};
 use crate::jobs::Ledger;
 use crate::random::Random;
 use crate::scenario::Setup;
@@ -166,9 +166,10 @@ impl World {
         // One that ended just now is collected in a moment.
         let pid = self.pid;
         let zombies = || procs::descendants(pid).into_iter().filter(|process| process.state == 'Z').collect();
-        gone(GONE_MAX, zombies).await;
+        let zombies = gone(GONE_MAX, zombies).await.len();
+        history.count("zombies at the end", i64::try_from(zombies).unwrap_or(i64::MAX));
+        history.bound_count("zombies at the end", 0, 0);
         self.watch.phase("end");
-        history.bound(Measure::Last { of: Quantity::Zombies, phase: "end".to_owned() }, 0, 0);
         // Descent says what it started, the mark what carries its environment; nothing of either may survive.
         let below: BTreeSet<u32> = procs::descendants(self.pid).iter().map(|process| process.pid).collect();
         // While it stops, what it ends is there for a moment before it is collected.

@@ -57,11 +57,10 @@ async fn a_wait_is_ended_with_its_session() {
     for streamed in [false, true] {
         let mut desk = Desk::open(Front::Http, json!({})).await;
         desk.settle().await;
-        // Once before the reply has begun, once when it has become a stream.
+        // Once before the reply has begun, once when it has become a stream. It comes on another connection than the
+        // end of the session, and has to be there first.
         let waiting = desk.client.start("await_activity", json!({ "timeout_ms": 60_000 })).await;
-        if streamed {
-            tokio::time::sleep(Duration::from_millis(1_500)).await;
-        }
+        tokio::time::sleep(Duration::from_millis(if streamed { 1_500 } else { 500 })).await;
         assert_eq!(desk.client.end().await, 200);
         let told = waiting.wait().await;
         let triggers = told.json()["triggers"].clone();
