@@ -243,7 +243,7 @@ async fn answer_plainly(mut conn: Conn, heads: Arc<Mutex<Vec<Head>>>) {
                 endpoint::json(200, None, message::result(&id, &result).as_bytes())
             }
         };
-        heads.lock().unwrap().push(head);
+        heads.lock().expect("nobody panicked with it").push(head);
         if conn.write(&reply).await.is_err() {
             return;
         }
