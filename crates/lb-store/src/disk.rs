@@ -23,8 +23,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::disk::file::File;
 use crate::disk::writer::Work;
-use crate::hub::{Hub, MESSAGE_BYTES_MAX, Notice};
-use crate::settings::within;
+use crate::hub::Hub;
 use crate::store::{Facts, Kind, Pending, Scan};
 use crate::{Applied, Batch, Durability, Error, Key, Limits, Settings, Store, Subscription, plan};
 
@@ -149,11 +148,7 @@ impl Store for Disk {
     }
 
     fn publish<'a>(&'a self, channel: &'a Key, message: Bytes) -> Pending<'a, ()> {
-        let checked = within(message.len(), MESSAGE_BYTES_MAX);
-        if checked.is_ok() {
-            self.hub.deliver(channel, &Notice::Message(message));
-        }
-        future::ready(checked).boxed()
+        future::ready(self.hub.publish(channel, message)).boxed()
     }
 
     fn subscribe<'a>(&'a self, channel: &'a Key) -> Pending<'a, Subscription> {

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::Key;
+use crate::settings::within;
+use crate::{Error, Key};
 
 /// The largest message.
 pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
@@ -118,6 +119,13 @@ impl Hub {
         let queue = Arc::new(Queue::default());
         self.channels.lock().entry(channel.clone()).or_default().push(queue.clone());
         Subscription { queue, hub: Arc::downgrade(self), channel: channel.clone() }
+    }
+
+    /// Tells everyone in this process, which is all there are where no other has the store.
+    pub(crate) fn publish(&self, channel: &Key, message: Bytes) -> Result<(), Error> {
+        within(message.len(), MESSAGE_BYTES_MAX)?;
+        self.deliver(channel, &Notice::Message(message));
+        Ok(())
     }
 
     pub(crate) fn deliver(&self, channel: &Key, notice: &Notice) {

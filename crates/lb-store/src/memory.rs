@@ -10,9 +10,8 @@ use futures_util::{FutureExt, StreamExt, TryStreamExt, future, stream};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::hub::{Hub, MESSAGE_BYTES_MAX, Notice};
+use crate::hub::Hub;
 use crate::plan::{self, Seen, Table};
-use crate::settings::within;
 use crate::store::{Facts, Kind, Pending, Scan};
 use crate::{Applied, Batch, Error, Key, Limits, Step, Store, Subscription};
 
@@ -108,11 +107,7 @@ impl Store for Memory {
     }
 
     fn publish<'a>(&'a self, channel: &'a Key, message: Bytes) -> Pending<'a, ()> {
-        let checked = within(message.len(), MESSAGE_BYTES_MAX);
-        if checked.is_ok() {
-            self.hub.deliver(channel, &Notice::Message(message));
-        }
-        future::ready(checked).boxed()
+        future::ready(self.hub.publish(channel, message)).boxed()
     }
 
     fn subscribe<'a>(&'a self, channel: &'a Key) -> Pending<'a, Subscription> {
