@@ -74,6 +74,9 @@ enum Task {
         /// Only the direct call and the bare hops: what this machine can do at best
         #[arg(long)]
         floors: bool,
+        /// Only these parts, separated by commas
+        #[arg(long, value_name = "PART", value_delimiter = ',')]
+        only: Vec<bench::Part>,
     },
     /// The reliability scenarios, as large as the time allows, against a release build, and the verdict over what they saw
     ///
@@ -96,7 +99,9 @@ fn main() -> ExitCode {
         Task::Through { landbridge, out, driver_file, url } => {
             conformance::client::through(&landbridge, &out, &driver_file, &url)
         }
-        Task::Bench { json, quick, floors } => bench::command(&bench::Options { as_json: json, quick, floors }),
+        Task::Bench { json, quick, floors, only } => {
+            bench::command(&bench::Options { as_json: json, quick, floors, only })
+        }
         Task::Soak(options) => soak::command(&options),
         Task::Peers { json } => peers::list(json),
     };

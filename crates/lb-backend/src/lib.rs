@@ -17,6 +17,7 @@ mod inbound;
 mod lane;
 mod lists;
 mod outbound;
+mod pace;
 mod pipe;
 mod restart;
 

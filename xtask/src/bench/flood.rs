@@ -17,51 +17,68 @@ const NOTIFICATIONS: u64 = 1_000_000;
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Runs while the flood lasts; more would only tell the same.
 const RUNS_MAX: usize = 50;
+/// Floods of each kind, in turns.
+const FLOODS_MAX: usize = 3;
 
 /// The 99th percentiles of the same calls, in microseconds.
 pub struct Beside {
     /// With nothing else to do, before and after.
     pub quiet_us: f64,
-    /// While the notifications came.
-    pub flooded_us: f64,
+    /// While the notifications came through another process: what the machine alone makes of so much work.
+    pub apart_us: f64,
+    /// While they came through the gateway that answers the calls.
+    pub through_us: f64,
 }
 
 impl Bench {
-    /// Calls of one session, alone and while the server of another sends a million notifications. None where
-    /// the notifications were over before a run was.
+    /// Calls of one session: alone, while the server of another session sends a million notifications through a
+    /// second gateway, and through the same one. None where the notifications were over before a run was.
     pub fn beside_a_flood(&self, effort: Effort) -> Result<Option<Beside>> {
-        let ledger = self.folder().join("ledger");
-        let flood = json!({"command": self.ledger(), "args": ["--ledger", ledger], "isolation": "shared"});
-        let gateway = self.gateway_with(&json!({"echo": self.stdio_server(), "flood": flood}))?;
-        let address = gateway.url.strip_prefix("http://").context("the gateway printed no http URL")?.to_owned();
+        let flood = |name: &str| {
+            let args = json!(["--ledger", self.folder().join(name)]);
+            json!({"command": self.ledger(), "args": args, "isolation": "shared"})
+        };
+        let gateway = self.gateway_with(&json!({"echo": self.stdio_server(), "flood": flood("through")}))?;
+        let other = self.gateway_with(&json!({"flood": flood("apart")}))?;
         let url = format!("{}/mcp/server/echo", gateway.url);
         let p99 = || -> Result<f64> {
             let mut command = Command::new(self.mcpload());
             command.args(["run", "--json", "--url", &url, "--calls", &effort.calls.to_string(), "--max-seconds", "10"]);
             number(&self.one_line(&mut command)?, "p99_us")
         };
-        let mut quiet = vec![p99()?, p99()?];
-        let mut flooded = Vec::new();
-        let over = AtomicBool::new(false);
-        let heard = std::thread::scope(|scope| -> Result<u64> {
-            let reader = scope.spawn(|| {
-                let heard = listen(&address);
-                over.store(true, Ordering::Relaxed);
-                heard
-            });
-            while !over.load(Ordering::Relaxed) && flooded.len() < RUNS_MAX {
-                let found = p99()?;
-                if !over.load(Ordering::Relaxed) {
-                    flooded.push(found);
-                }
-            }
-            reader.join().unwrap_or_else(|_| bail!("the reader of the notifications panicked"))
-        })?;
+        let (mut quiet, mut apart, mut through) = (vec![p99()?, p99()?], Vec::new(), Vec::new());
+        for _ in 0..effort.rounds.min(FLOODS_MAX) {
+            apart.extend(flooded(&other.url, p99)?);
+            through.extend(flooded(&gateway.url, p99)?);
+        }
         quiet.extend([p99()?, p99()?]);
-        eprintln!("{heard} of {NOTIFICATIONS} notifications reached their client during {} runs", flooded.len());
         let quiet_us = median(quiet).context("no run without notifications")?;
-        Ok(median(flooded).map(|flooded_us| Beside { quiet_us, flooded_us }))
+        let flooded = median(apart).zip(median(through));
+        Ok(flooded.map(|(apart_us, through_us)| Beside { quiet_us, apart_us, through_us }))
     }
+}
+
+/// What the calls took while the gateway at this URL let the notifications through.
+fn flooded(url: &str, p99: impl Fn() -> Result<f64>) -> Result<Vec<f64>> {
+    let address = url.strip_prefix("http://").context("the gateway printed no http URL")?;
+    let mut found = Vec::new();
+    let over = AtomicBool::new(false);
+    let heard = std::thread::scope(|scope| -> Result<u64> {
+        let reader = scope.spawn(|| {
+            let heard = listen(address);
+            over.store(true, Ordering::Relaxed);
+            heard
+        });
+        while !over.load(Ordering::Relaxed) && found.len() < RUNS_MAX {
+            let one = p99()?;
+            if !over.load(Ordering::Relaxed) {
+                found.push(one);
+            }
+        }
+        reader.join().unwrap_or_else(|_| bail!("the reader of the notifications panicked"))
+    })?;
+    eprintln!("{heard} of {NOTIFICATIONS} notifications reached their client during {} runs", found.len());
+    Ok(found)
 }
 
 fn median(mut all: Vec<f64>) -> Option<f64> {

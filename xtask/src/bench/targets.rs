@@ -1,5 +1,6 @@
 //! What is measured: the programs, how they are started, and which stand side by side.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
+use super::Part;
 use super::load::{self, Effort, Measured};
 use crate::conformance::write_private;
 use crate::sh::{self, Server};
@@ -56,6 +58,14 @@ impl Setting {
         }
     }
 
+    pub fn part(self) -> Part {
+        match self {
+            Self::HttpHttpLegacy | Self::HttpHttpJson | Self::HttpHttpModern => Part::HttpHttp,
+            Self::HttpStdioLegacy | Self::HttpStdioModern => Part::HttpStdio,
+            Self::StdioStdio => Part::StdioStdio,
+        }
+    }
+
     pub fn wire(self) -> &'static str {
         match self {
             Self::HttpHttpLegacy | Self::HttpStdioLegacy | Self::StdioStdio => "legacy",
@@ -93,6 +103,8 @@ pub struct Bench {
     landbridge: Option<PathBuf>,
     /// Config files and logs.
     folder: PathBuf,
+    /// How many of the former there are.
+    configs: Cell<usize>,
     /// Two runs at once would measure each other.
     _alone: std::fs::File,
 }
@@ -122,6 +134,7 @@ impl Bench {
             ledger: build("lb-peers", "ledger")?,
             landbridge: (!floors).then(|| build("landbridge", "landbridge")).transpose()?,
             folder,
+            configs: Cell::new(0),
             _alone: alone,
         })
     }
@@ -316,7 +329,10 @@ impl Bench {
     }
 
     fn config_of(&self, servers: &Value) -> Result<PathBuf> {
-        let path = self.folder.join("mcp.json");
+        // A file of its own for each: a gateway that runs takes over what is written to its file.
+        let number = self.configs.get() + 1;
+        self.configs.set(number);
+        let path = self.folder.join(format!("mcp-{number}.json"));
         write_private(&path, &serde_json::to_vec_pretty(&json!({"mcpServers": servers}))?)?;
         Ok(path)
     }

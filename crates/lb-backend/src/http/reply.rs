@@ -15,6 +15,7 @@ use lb_wire::sse::Decoder;
 use super::conn::{Conn, chain};
 use super::endpoint::Endpoint;
 use super::words;
+use crate::pace::Pace;
 
 /// Longest body or event that is taken from a server.
 pub const BODY_MAX: usize = 16 << 20;
@@ -225,6 +226,7 @@ pub struct Events {
     decoder: Decoder,
     /// Events since the last start or resume.
     heard: u64,
+    pace: Pace,
 }
 
 /// What came next on a stream.
@@ -243,7 +245,7 @@ pub enum Heard {
 impl Events {
     /// The events of this response.
     pub fn new(reply: Reply) -> Self {
-        Self { reply: Some(reply), decoder: Decoder::new(BODY_MAX), heard: 0 }
+        Self { reply: Some(reply), decoder: Decoder::new(BODY_MAX), heard: 0, pace: Pace::default() }
     }
 
     /// Goes on with a response that resumes the stream.
@@ -284,9 +286,11 @@ impl Events {
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Heard> {
         loop {
+            ready!(self.pace.poll_ready(cx));
             match self.decoder.next() {
                 Some(Ok(event)) => {
                     self.heard += 1;
+                    self.pace.step();
                     if event.is_message() && !event.data.is_empty() {
                         return Poll::Ready(Heard::Message(event.data));
                     }

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use lb_exchange::{End, ErrorBody, Outcome, Output, Whence};
@@ -13,6 +13,7 @@ use lb_wire::{Id, LineTooLong, Lines, Message};
 use tokio_util::io::poll_read_buf;
 
 use super::{Input, Pipe};
+use crate::pace::Pace;
 
 /// Longest line that is taken from a server.
 const LINE_BYTES_MAX: usize = 16 << 20;
@@ -26,11 +27,12 @@ pub struct Reader {
     pipe: Arc<Pipe>,
     input: Input,
     lines: Lines,
+    pace: Pace,
 }
 
 impl Reader {
     pub fn new(pipe: Arc<Pipe>, input: Input) -> Self {
-        Self { pipe, input, lines: Lines::new(LINE_BYTES_MAX) }
+        Self { pipe, input, lines: Lines::new(LINE_BYTES_MAX), pace: Pace::default() }
     }
 
     /// Runs until the server closes its output.
@@ -45,8 +47,12 @@ impl Reader {
             Poll::Ready(_) | Poll::Pending => {}
         }
         for _ in 0..LINES_PER_TURN {
+            ready!(self.pace.poll_ready(cx));
             match self.lines.next_line() {
-                Some(Ok(line)) => self.take(line),
+                Some(Ok(line)) => {
+                    self.take(line);
+                    self.pace.step();
+                }
                 Some(Err(too_long)) => self.refuse(&too_long),
                 None => match self.poll_fill(cx) {
                     Poll::Ready(true) => {}
@@ -67,7 +73,7 @@ impl Reader {
     /// Reads once; false at the end of input.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         let buffer = self.lines.buffer();
-        match std::task::ready!(poll_read_buf(Pin::new(&mut self.input), cx, buffer)) {
+        match ready!(poll_read_buf(Pin::new(&mut self.input), cx, buffer)) {
             Ok(read) => Poll::Ready(read != 0),
             Err(error) => {
                 tracing::debug!(server = &*self.pipe.server, %error, "server output unreadable");
