@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lb_wire::{Message, Raw};
 
@@ -35,6 +36,31 @@ pub trait Middle: Send + Sync {
 
     /// Whether a path leads anywhere.
     fn has(&self, mount: &Mount) -> bool;
+
+    /// Whether a session is here, as far as is known without asking anybody. True also where sessions are only ever
+    /// here.
+    fn is_here(&self, session: &str) -> bool {
+        let _ = session;
+        true
+    }
+
+    /// Finds out where a session is, and wakes it here if it is nobody's. [`Place::Here`] also when there is none: the
+    /// front says so.
+    fn locate<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Place> {
+        let _ = session;
+        Box::pin(std::future::ready(Place::Here))
+    }
+}
+
+/// Where what a request names is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Here, or nowhere.
+    Here,
+    /// On another node: the base URL of that node's own listener.
+    Node(Arc<str>),
+    /// Nobody can tell: what would know does not answer. Try again after this time.
+    Away(Duration),
 }
 
 /// What a seated client is told.
