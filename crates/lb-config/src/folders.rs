@@ -1,4 +1,4 @@
-//! Where programs of this user keep what can be made anew.
+//! Where programs of this user keep things.
 
 use std::path::PathBuf;
 
@@ -8,6 +8,14 @@ use std::path::PathBuf;
 pub fn cache_folder() -> Option<PathBuf> {
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
     Some(cache?.join("landbridge"))
+}
+
+/// Our folder for what outlives the program and cannot be made anew: `$XDG_STATE_HOME/landbridge`, else
+/// `~/.local/state/landbridge`. `None` where there is no home.
+#[must_use]
+pub fn state_folder() -> Option<PathBuf> {
+    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
+    Some(state?.join("landbridge"))
 }
 
 /// Our folder for what belongs to this login: `$XDG_RUNTIME_DIR/landbridge`, else the system's temporary folder.

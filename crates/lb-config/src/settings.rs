@@ -12,6 +12,7 @@ mod gather;
 mod kind;
 mod listen;
 mod show;
+mod state;
 mod table;
 mod typed;
 
@@ -20,6 +21,7 @@ pub use gather::{Gathered, Given, Mistakes, Sources, fuzz_settings, gather};
 pub use kind::{Kind, Value};
 pub use listen::Listen;
 pub use show::{changed, shown, shown_json};
+pub use state::{Durability, Node, State, Store};
 pub use table::{INLINE_CONFIG, SETTINGS_VARIABLE, Scope, Setting, find, table};
 pub use typed::{Environment, LogFormat, ProxyHeader, Settings, Surface, Tls};
 

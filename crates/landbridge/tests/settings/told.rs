@@ -165,8 +165,7 @@ async fn what_is_not_built_in_is_refused_by_its_name() {
     let world = World::new();
     for (flag, part) in [
         ("--auth", "error: --auth: auth (login and tokens) is not part of this build"),
-        ("--store=valkey", "error: --store: a store (disk or valkey) is not part of this build"),
-        ("--node-url=http://x", "error: --node-url: running several nodes is not part of this build"),
+        ("--codemode", "error: --codemode: codemode is not part of this build"),
     ] {
         let (code, _, said) = output(&mut world.landbridge(&["serve", flag])).await;
         assert_eq!(code, Some(2), "{said}");

@@ -166,3 +166,38 @@ pub(crate) fn token(text: &str) -> Result<String, &'static str> {
         Err("give at least 16 characters without spaces, for example of openssl rand -hex 32")
     }
 }
+
+/// The address of a server that keeps state; read in full by whoever connects to it. Nothing of it is shown: it may hold
+/// a password.
+pub(crate) fn store(text: &str) -> Result<String, &'static str> {
+    let schemes = ["valkey://", "redis://", "valkeys://", "rediss://"];
+    let good = schemes.iter().any(|scheme| text.strip_prefix(scheme).is_some_and(|rest| !rest.is_empty()));
+    let advice = "give valkey://HOST:PORT, redis:// or rediss://, with /DB behind it and USER:PASSWORD@ before HOST if \
+                  need be";
+    if good { any(text) } else { Err(advice) }
+}
+
+/// What keys begin with.
+pub(crate) fn prefix(text: &str) -> Result<String, &'static str> {
+    let good = text.len() <= 128 && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"{}*?[]\\".contains(&byte));
+    if good { any(text) } else { Err("give at most 128 printable characters, without spaces, braces and wildcards") }
+}
+
+/// A secret that things are sealed with.
+pub(crate) fn key(text: &str) -> Result<String, &'static str> {
+    let good = 32 <= text.len() && text.len() <= 4_096 && text.bytes().all(|byte| byte.is_ascii_graphic());
+    // Long enough to be typed, and known to everybody.
+    let is_known = ["changeme", "change-me", "your-secret", "your_secret", "replace", "example"]
+        .iter()
+        .any(|word| text.to_ascii_lowercase().contains(word));
+    match (good, is_known) {
+        (true, false) => any(text),
+        (true, true) => Err("this is an example of a secret: make one with openssl rand -hex 32"),
+        (false, _) => Err("give at least 32 characters without spaces, for example of openssl rand -hex 32"),
+    }
+}
+
+/// A host and a port that other nodes connect to.
+pub(crate) fn node_listen(text: &str) -> Result<String, &'static str> {
+    if text.starts_with("unix:") { Err("give HOST:PORT, as in 10.0.0.5:8081") } else { listen(text) }
+}

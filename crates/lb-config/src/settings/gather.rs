@@ -219,7 +219,10 @@ impl Gathered {
 
     /// A path of the file starts where the file is.
     fn anchor(&self, setting: &Setting, place: &Place, value: &mut Value) {
-        let is_path = matches!(setting.key, "config" | "tls_cert" | "tls_key" | "log_file" | "log_dir");
+        let is_path = matches!(
+            setting.key,
+            "config" | "tls_cert" | "tls_key" | "log_file" | "log_dir" | "data" | "store_ca" | "key_file"
+        ) && !matches!(value, Value::Text(text) if text == "none");
         if let (true, Place::File { .. }, Value::Text(path), Some(folder)) = (is_path, place, value, &self.folder)
             && !path.starts_with('~')
         {
@@ -230,11 +233,10 @@ impl Gathered {
     /// Settings of a feature that was switched off on purpose ask for nothing.
     fn forgive(&mut self) {
         let is_off = |key: &str| self.held.get(key).is_some_and(|held| held.value == Value::Off);
-        let (auth, store) = (is_off("auth"), is_off("store"));
+        let auth = is_off("auth");
         self.problems.retain(|problem| {
             let of = |feature: &str| problem.message.starts_with(feature);
-            let asks_for_nothing = (auth && of("auth (")) || (store && of("a store ("));
-            !asks_for_nothing
+            !(auth && of("auth ("))
         });
     }
 

@@ -1,12 +1,13 @@
 //! Places, their order, and everything that is wrong at once.
 
 mod places;
+mod state;
 mod values;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use super::{Gathered, Scope, Settings, Sources, gather};
+use super::{Durability, Gathered, Scope, Settings, Sources, Store, gather};
 
 const ALL: &[Scope] = &[Scope::Every, Scope::Servers, Scope::Demo, Scope::Serve];
 

@@ -9,6 +9,7 @@ use lb_exchange::Secret;
 use super::gather::{Gathered, Place};
 use super::kind::Value;
 use super::listen::{Address, Listen, Reach, is_loopback};
+use super::state::State;
 
 /// What clients see at the main path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,6 +140,8 @@ pub struct Settings {
     pub ask_timeout: Duration,
     /// For what is under way at the end.
     pub drain_timeout: Duration,
+    /// What is kept beyond this process, and where.
+    pub state: State,
     /// How much to log; `None` for what fits the command.
     pub log_level: Option<String>,
     /// How.
@@ -159,6 +162,7 @@ impl Settings {
         gathered.check_address();
         gathered.check_reach(&address);
         gathered.check_pairs(&address.listen);
+        let state = State::settle(gathered);
         let public_url = gathered.text("public_url");
         let (mut allow_host, mut allow_origin) = (gathered.list("allow_host"), gathered.list("allow_origin"));
         if let Some(url) = &public_url {
@@ -209,6 +213,7 @@ impl Settings {
             lookup_timeout: gathered.time("lookup_timeout", 30),
             ask_timeout: gathered.time("ask_timeout", 10 * 60),
             drain_timeout: gathered.time("drain_timeout", 10),
+            state,
             log_level: gathered.text("log_level").filter(|level| !level.is_empty()),
             log_format: if gathered.is("log_format", "json") { LogFormat::Json } else { LogFormat::Text },
             log_file: path("log_file"),
@@ -300,7 +305,7 @@ impl Gathered {
         self.held.get(key).map(|held| &held.value)
     }
 
-    fn text(&self, key: &str) -> Option<String> {
+    pub(super) fn text(&self, key: &str) -> Option<String> {
         match self.value(key) {
             Some(Value::Text(text)) => Some(text.clone()),
             _ => None,
@@ -311,7 +316,7 @@ impl Gathered {
         matches!(self.value(key), Some(Value::Text(text)) if text == word)
     }
 
-    fn switch(&self, key: &str) -> bool {
+    pub(super) fn switch(&self, key: &str) -> bool {
         matches!(self.value(key), Some(Value::Switch(true)))
     }
 
@@ -349,14 +354,14 @@ fn size(count: u64) -> usize {
 }
 
 /// The host of a checked URL, in lower case.
-fn url_host(url: &str) -> Option<String> {
+pub(super) fn url_host(url: &str) -> Option<String> {
     let (_, rest) = url.split_once("://")?;
     let with_port = rest.rsplit_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
     Some(with_port.map_or(rest, |(host, _)| host).to_ascii_lowercase())
 }
 
 /// A path with `~` for the user's own folder.
-fn home(path: &str, gathered: &Gathered) -> PathBuf {
+pub(super) fn home(path: &str, gathered: &Gathered) -> PathBuf {
     match (path.strip_prefix("~/"), &gathered.home) {
         (Some(rest), Some(home)) => home.join(rest),
         _ => path.into(),

@@ -40,7 +40,7 @@ fn every_error_of_every_place_is_told_at_once() {
     error: landbridge.toml:3: session_ttl: -1 cannot be used: give seconds, or a time such as 500ms, 30s, 5m, 24h, at least 1ms, at most a year
     error: --log-format: "xml" cannot be used: give text or json
     error: --auth: auth (login and tokens) is not part of this build; leave it out
-    error: MCP_CONFIG_STORAGE_TYPE: a store (disk or valkey) is not part of this build; leave it out
+    error: MCP_CONFIG_STORAGE_TYPE: the address of the server is missing | hint: set MCP_CONFIG_STORAGE_VALKEY_URL, or give --store
     "#);
 }
 
