@@ -6,11 +6,13 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use lb_config::settings::{Gathered, Settings};
+use lb_config::settings::{Gathered, Settings, State, Store};
 use lb_config::{Problem, Severity};
 use lb_exchange::{ServerSpec, Target};
 use lb_http::{Tls, TlsError};
 use rustix::fs::{Access, OFlags, access};
+
+use crate::state::key;
 
 /// Looks at each of them, and tells what is wrong with the place that names it.
 pub fn check(settings: &Settings, gathered: &mut Gathered) {
@@ -24,6 +26,7 @@ pub fn check(settings: &Settings, gathered: &mut Gathered) {
         };
         gathered.refuse(key, error.to_string(), hint);
     }
+    check_state(&settings.state, gathered);
     let file = settings.log_file.as_deref().map(|path| ("log_file", path.to_owned()));
     // A new file is made in the folder, of whatever name.
     let folder = settings.log_dir.as_deref().map(|path| ("log_dir", path.join("log")));
@@ -31,6 +34,29 @@ pub fn check(settings: &Settings, gathered: &mut Gathered) {
         if let Err(error) = can_be_written(&path) {
             gathered.refuse(key, format!("cannot be written: {error}"), None);
         }
+    }
+}
+
+/// What state is kept with. That the server answers, or nobody else has the folder, is seen when it is opened.
+fn check_state(state: &State, gathered: &mut Gathered) {
+    if let Some(Err(why)) = state.key_file.as_deref().map(key::lines) {
+        gathered.refuse("key_file", why, None);
+    }
+    match &state.store {
+        Store::Shared { url, ca, .. } => {
+            if let Err(error) = lb_store::Settings::parse(url.expose()) {
+                gathered.refuse("store", error.to_string(), None);
+            }
+            if let Some(Err(error)) = ca.as_deref().map(std::fs::File::open) {
+                gathered.refuse("store_ca", format!("cannot be read: {error}"), None);
+            }
+        }
+        Store::Disk(Some(folder)) => {
+            if let Err(error) = can_be_written(&folder.join("state.redb")) {
+                gathered.refuse("data", format!("cannot be written: {error}"), None);
+            }
+        }
+        Store::Disk(None) | Store::Memory => {}
     }
 }
 

@@ -20,6 +20,7 @@ mod serve;
 mod settled;
 mod shelf;
 mod smoke;
+mod state;
 mod stdio;
 mod stop;
 mod telemetry;

@@ -65,6 +65,10 @@ impl Gateway {
     /// When it does not start, with its stderr.
     pub async fn launch(mut command: Command, folder: tempfile::TempDir) -> Self {
         command.stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+        // State of its own, and not that of whoever runs this.
+        if !command.as_std().get_envs().any(|(name, _)| name == "XDG_STATE_HOME") {
+            command.env("XDG_STATE_HOME", folder.path());
+        }
         let mut child = command.spawn().expect("the gateway's binary starts");
         let stderr = Arc::new(Mutex::new(String::new()));
         let mut lines = BufReader::new(child.stderr.take().expect("stderr is piped")).lines();

@@ -79,7 +79,7 @@ impl Ground {
         let mut words = before.iter().copied().chain([self.setup.binary.as_str()]);
         let mut command = Command::new(words.next().expect("a program"));
         command.args(words).args(["serve", "--surface", "server", "--listen", listen, "--config"]).arg(file);
-        command.env(MARK, &self.mark).stdin(Stdio::null());
+        command.env(MARK, &self.mark).env("XDG_STATE_HOME", self.folder.path()).stdin(Stdio::null());
         command
     }
 

@@ -230,7 +230,7 @@ impl Bench {
         command.args(["--rounds", &effort.rounds.to_string(), "--"]);
         command
             .arg(landbridge)
-            .args(["serve", "--surface", "server", "--config"])
+            .args(["serve", "--surface", "server", "--data", "none", "--config"])
             .arg(config)
             .args(["--listen", &address]);
         self.own_home(&mut command);
@@ -305,7 +305,7 @@ impl Bench {
         let landbridge = self.landbridge.as_ref().context("landbridge was not built")?;
         let mut command = Command::new(landbridge);
         command
-            .args(["serve", "--surface", "server", "--config"])
+            .args(["serve", "--surface", "server", "--data", "none", "--config"])
             .arg(self.config_of(servers)?)
             .args(["--listen", "127.0.0.1:0"]);
         self.own_home(&mut command);

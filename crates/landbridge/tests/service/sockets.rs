@@ -20,6 +20,7 @@ use crate::world::*;
 fn serve(file: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(LANDBRIDGE);
     command.arg("serve").arg("--config").arg(file).args(args);
+    command.env("XDG_STATE_HOME", file.parent().expect("it is in a folder"));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
     command
 }

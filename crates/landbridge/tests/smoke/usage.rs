@@ -17,6 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 fn landbridge(args: &[&str]) -> Command {
     let mut command = Command::new(LANDBRIDGE);
     command.args(args).env_remove("LANDBRIDGE_LOG_LEVEL").env_remove("LANDBRIDGE_CONFIG_FILE");
+    command.env("LANDBRIDGE_DATA", "none");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
     command
 }
