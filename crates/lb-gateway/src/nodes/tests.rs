@@ -1,0 +1,287 @@
+use std::sync::atomic::AtomicBool;
+
+use lb_store::{Facts, Pending, Scan, Settings, Subscription};
+use tokio::time::{advance, sleep};
+
+use super::*;
+
+/// A store that can be away, or be emptied.
+#[derive(Debug)]
+struct Shaky {
+    inner: Mutex<Arc<dyn Store>>,
+    away: AtomicBool,
+    /// Whether it is away only after it has done what was asked.
+    does_it: AtomicBool,
+}
+
+impl Shaky {
+    async fn new() -> Arc<Self> {
+        let (away, does_it) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self { inner: Mutex::new(memory().await), away, does_it })
+    }
+
+    async fn empty(&self) {
+        let empty = memory().await;
+        *self.inner.lock() = empty;
+    }
+
+    fn inner(&self) -> Arc<dyn Store> {
+        self.inner.lock().clone()
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let why = "it is a test".to_owned();
+        if self.away.load(Ordering::SeqCst) { Err(Error::Away { since: UNIX_EPOCH, why }) } else { Ok(()) }
+    }
+}
+
+impl Store for Shaky {
+    fn get<'a>(&'a self, key: &'a Key) -> Pending<'a, Option<Bytes>> {
+        Box::pin(async move {
+            self.check()?;
+            self.inner().get(key).await
+        })
+    }
+
+    fn apply(&self, batch: Batch) -> Pending<'_, Applied> {
+        Box::pin(async move {
+            if !self.does_it.load(Ordering::SeqCst) {
+                self.check()?;
+            }
+            let applied = self.inner().apply(batch).await?;
+            self.check().map(|()| applied)
+        })
+    }
+
+    fn range<'a>(&'a self, _: &'a Key, _: u64, _: usize) -> Pending<'a, Vec<(u64, Bytes)>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn scan(&self, prefix: &str) -> Scan {
+        self.inner().scan(prefix)
+    }
+
+    fn publish<'a>(&'a self, _: &'a Key, _: Bytes) -> Pending<'a, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn subscribe<'a>(&'a self, channel: &'a Key) -> Pending<'a, Subscription> {
+        let inner = self.inner();
+        Box::pin(async move { inner.subscribe(channel).await })
+    }
+
+    fn ping(&self) -> Pending<'_, ()> {
+        Box::pin(async { self.check() })
+    }
+
+    fn facts(&self) -> Facts {
+        self.inner().facts()
+    }
+}
+
+async fn memory() -> Arc<dyn Store> {
+    lb_store::open(&Settings::parse("memory").expect("a store")).await.expect("a store")
+}
+
+async fn join(store: &Arc<dyn Store>, id: &str, tasks: &Tasks) -> Arc<Membership> {
+    let about = About::new(Some(id), Some(format!("http://127.0.0.1/{id}")), "1.2.3");
+    Membership::join(store.clone(), about, tasks).await.expect("a node")
+}
+
+async fn url_of(by: &Membership, node: &NodeName) -> Option<String> {
+    by.find(node).await.expect("an answer").map(|url| url.to_string())
+}
+
+async fn ids(store: &Arc<dyn Store>) -> Vec<String> {
+    let nodes = Membership::list(&**store).await.expect("nodes");
+    nodes.iter().map(|node| node.id.to_string()).collect()
+}
+
+const A_LITTLE: Duration = Duration::from_millis(20);
+
+#[tokio::test(start_paused = true)]
+async fn nodes_see_one_another_for_as_long_as_they_live() {
+    let (store, tasks) = (memory().await, Tasks::default());
+    let a = join(&store, "a", &tasks).await;
+    let b = join(&store, "b", &tasks).await;
+    sleep(Duration::from_secs(100)).await;
+    assert_eq!(url_of(&a, b.me()).await.as_deref(), Some("http://127.0.0.1/b"));
+    assert_eq!(url_of(&b, a.me()).await.as_deref(), Some("http://127.0.0.1/a"));
+    assert_eq!(ids(&store).await, ["a", "b"]);
+    assert_eq!((a.generation(), b.generation()), (1, 1));
+
+    let earlier_life = NodeName { boot: "0".into(), ..b.me().clone() };
+    assert_eq!(url_of(&a, &earlier_life).await, None, "that one is dead");
+    let nobody = NodeName { id: "}".into(), boot: "0".into() };
+    assert_eq!(url_of(&a, &nobody).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_dropped_is_gone_when_its_lease_is_over_and_one_that_leaves_at_once() {
+    let (store, tasks) = (memory().await, Tasks::default());
+    let (a, b, c) = (join(&store, "a", &tasks).await, join(&store, "b", &tasks).await, join(&store, "c", &tasks).await);
+    let (dropped, left) = (b.me().clone(), c.me().clone());
+    drop(b);
+    c.leave().await;
+    assert_eq!(url_of(&a, &left).await, None);
+    sleep(LEASE - A_LITTLE).await;
+    assert_eq!(ids(&store).await, ["a", "b"]);
+    assert!(url_of(&a, &dropped).await.is_some());
+    sleep(BELIEVED + A_LITTLE).await;
+    assert_eq!(url_of(&a, &dropped).await, None);
+    assert_eq!(ids(&store).await, ["a"], "and what has left stays away");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_found_is_believed_for_a_second_and_what_was_not_is_asked_for_again() {
+    let (store, tasks) = (memory().await, Tasks::default());
+    let a = join(&store, "a", &tasks).await;
+    let about = About::new(Some("b"), Some("http://b".into()), "1");
+    assert_eq!(url_of(&a, &about.name()).await, None);
+    let b = Membership::join(store.clone(), about, &tasks).await.expect("a node");
+    assert!(url_of(&a, b.me()).await.is_some());
+    b.leave().await;
+    assert!(url_of(&a, b.me()).await.is_some(), "nobody asked the store");
+    sleep(BELIEVED).await;
+    assert_eq!(url_of(&a, b.me()).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_was_stopped_for_longer_than_its_lease_knows_it_and_is_back() {
+    let (store, tasks) = (memory().await, Tasks::default());
+    let a = join(&store, "a", &tasks).await;
+    // The clock jumps: nothing runs meanwhile, as while a process is stopped.
+    advance(LEASE - A_LITTLE).await;
+    sleep(A_LITTLE).await;
+    assert_eq!(a.generation(), 1, "it was in time");
+    advance(LEASE + A_LITTLE).await;
+    assert!(1 < a.generation());
+    sleep(A_LITTLE).await;
+    let back = a.generation();
+    let nodes = Membership::list(&*store).await.expect("nodes");
+    let [node] = nodes.as_slice() else { panic!("one node, not {nodes:?}") };
+    assert!(LEASE - RENEW_EVERY <= node.lag, "{:?} late", node.lag);
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(a.generation(), back);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_lapses_once_and_counts_again_when_it_is_renewed() {
+    let began = Instant::now();
+    let lease = Lease::new(began);
+    assert_eq!(lease.generation(began + LEASE - A_LITTLE), 1);
+    assert_eq!(lease.generation(began + LEASE), 2, "nobody has to renew it for that");
+    assert_eq!(lease.generation(began + LEASE * 2), 2);
+    lease.renewed(began + LEASE * 2, began + LEASE * 2);
+    assert_eq!(lease.generation(began + LEASE * 2), 3);
+    // A renewal counts from when it began, however long it took.
+    lease.renewed(began + LEASE * 2 + A_LITTLE, began + LEASE * 3 - A_LITTLE);
+    assert_eq!(lease.generation(began + LEASE * 3 + A_LITTLE), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_store_was_away_is_back_when_the_store_is() {
+    let (shaky, tasks) = (Shaky::new().await, Tasks::default());
+    let store: Arc<dyn Store> = shaky.clone();
+    let a = join(&store, "a", &tasks).await;
+    let b = join(&store, "b", &tasks).await;
+    shaky.away.store(true, Ordering::SeqCst);
+    assert!(a.find(b.me()).await.is_err_and(|error| error.is_temporary()));
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(a.generation(), 1, "there is time left");
+    sleep(Duration::from_secs(25)).await;
+    let away = a.generation();
+    assert_eq!(away, 2);
+    shaky.away.store(false, Ordering::SeqCst);
+    sleep(Duration::from_secs(2)).await;
+    assert!(away < a.generation());
+    assert_eq!(ids(&store).await, ["a", "b"]);
+    let back = (a.generation(), b.generation());
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!((a.generation(), b.generation()), back);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_came_back_empty_has_the_node_again_and_the_node_knows() {
+    let (shaky, tasks) = (Shaky::new().await, Tasks::default());
+    let store: Arc<dyn Store> = shaky.clone();
+    let a = join(&store, "a", &tasks).await;
+    shaky.empty().await;
+    sleep(RENEW_EVERY + A_LITTLE).await;
+    assert_eq!(ids(&store).await, ["a"]);
+    assert_eq!(a.generation(), 2, "what it owned is not noted there any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_was_lost_makes_nobody_doubt() {
+    let (shaky, tasks) = (Shaky::new().await, Tasks::default());
+    let store: Arc<dyn Store> = shaky.clone();
+    let a = join(&store, "a", &tasks).await;
+    shaky.away.store(true, Ordering::SeqCst);
+    shaky.does_it.store(true, Ordering::SeqCst);
+    sleep(RENEW_EVERY + A_LITTLE).await;
+    shaky.away.store(false, Ordering::SeqCst);
+    sleep(RENEW_EVERY).await;
+    assert_eq!(a.generation(), 1);
+    shaky.away.store(true, Ordering::SeqCst);
+    sleep(RENEW_EVERY).await;
+    shaky.away.store(false, Ordering::SeqCst);
+    a.leave().await;
+    assert_eq!(ids(&store).await, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_node_says_of_itself_reaches_the_others() {
+    let (store, tasks) = (memory().await, Tasks::default());
+    let a = join(&store, "a", &tasks).await;
+    a.report(7, 3);
+    a.set_draining(true);
+    // At once, not with the next renewal.
+    sleep(A_LITTLE).await;
+    let nodes = Membership::list(&*store).await.expect("nodes");
+    let [node] = nodes.as_slice() else { panic!("one node, not {nodes:?}") };
+    assert_eq!((node.sessions, node.streams, node.draining), (7, 3, true));
+    assert_eq!((node.version.as_str(), node.store.kind.as_str(), node.store.ok), ("1.2.3", "memory", true));
+    let view = node.view(node.seen + Duration::from_millis(1_500));
+    let view: serde_json::Value = view.read().expect("an object");
+    assert_eq!(view["lastSeenMs"], 1_500);
+    assert_eq!(view["store"], serde_json::json!({"type": "memory", "ok": true, "rttMs": 0}));
+    assert!(view["startedAt"].as_str().is_some_and(|at| at.ends_with('Z')), "{view}");
+    assert!(view.get("boot").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_starts_again_under_the_same_id_replaces_its_earlier_life() {
+    let (store, tasks) = (memory().await, Tasks::default());
+    let first = join(&store, "a", &tasks).await;
+    let earlier = first.me().clone();
+    drop(first);
+    let second = join(&store, "a", &tasks).await;
+    assert_eq!(url_of(&second, &earlier).await, None);
+    assert!(url_of(&second, second.me()).await.is_some());
+    let (random, other) = (About::new(None, None, "1"), About::new(None, None, "1"));
+    assert_eq!((random.id.len(), random.boot.len()), (12, 16));
+    assert!(random.id != other.id && random.boot != other.boot);
+    assert_eq!(NodeName::parse(&random.name().to_string()), Some(random.name()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn ids_that_cannot_be_told_apart_are_refused_and_a_node_without_address_is_not_dead() {
+    let (store, tasks) = (memory().await, Tasks::default());
+    for id in ["", "-", "gone", "a b", "a}", &"x".repeat(65)] {
+        let about = About::new(Some(id), None, "1");
+        assert!(Membership::join(store.clone(), about, &tasks).await.is_err(), "id {id:?}");
+    }
+    let a = join(&store, "a", &tasks).await;
+    let silent = Membership::join(store.clone(), About::new(Some("s"), None, "1"), &tasks).await.expect("a node");
+    assert!(a.find(silent.me()).await.is_err(), "what it has must not be taken over");
+    let error = a.find(silent.me()).await.expect_err("no address").to_string();
+    assert!(error.contains("--node-url"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tasks_that_stop_do_not_wait_for_a_renewal() {
+    let (store, tasks) = (memory().await, Tasks::default());
+    let _a = join(&store, "a", &tasks).await;
+    assert!(tasks.close(A_LITTLE).await);
+}
