@@ -9,7 +9,7 @@ use lb_wire::{Message, MessageError};
 
 use crate::accept::Accept;
 use crate::alarm::Alarms;
-use crate::era::{era_of, era_of_header};
+use crate::era::{era_of, era_of_header, era_without_body};
 use crate::open::Posted;
 use crate::registry::Shared;
 use crate::reply::Reply;
@@ -108,7 +108,7 @@ impl Front {
 
     /// Answers a GET.
     pub fn get(&self, request: &Request<'_>) -> Reply {
-        match self.era_without_body(request) {
+        match era_without_body(&request.headers) {
             Era::Legacy => self.legacy_get(request),
             Era::Modern => not_allowed(),
         }
@@ -116,17 +116,9 @@ impl Front {
 
     /// Answers a DELETE: ends a legacy session.
     pub fn delete(&self, request: &Request<'_>) -> Reply {
-        match self.era_without_body(request) {
+        match era_without_body(&request.headers) {
             Era::Legacy => self.legacy_delete(request),
             Era::Modern => not_allowed(),
-        }
-    }
-
-    fn era_without_body(&self, request: &Request<'_>) -> Era {
-        match (era_of_header(request.headers.version), request.headers.session) {
-            // A session with a version that nobody knows gets to hear about the version.
-            (Era::Modern, Some(_)) if request.headers.version.is_some_and(is_unknown) => Era::Legacy,
-            (era, _) => era,
         }
     }
 
@@ -153,10 +145,6 @@ impl std::fmt::Debug for Front {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Front")
     }
-}
-
-fn is_unknown(version: &[u8]) -> bool {
-    lb_wire::revision::Revision::parse(version).is_none()
 }
 
 /// Modern clients only POST.

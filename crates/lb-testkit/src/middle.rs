@@ -5,8 +5,8 @@ use std::future::Future;
 use std::sync::Arc;
 
 use lb_exchange::{
-    BoxFuture, Call, Caller, Cancel, Desk, End, Exchange, Hello, Middle, Mount, Outcome, Principal, Refusal, Seat,
-    SessionId, Step, Streams, Tasks, Welcome, Yield,
+    BoxFuture, Call, Caller, Cancel, Desk, End, Exchange, Hello, Middle, Mount, Outcome, Place, Principal, Refusal,
+    Seat, SessionId, Step, Streams, Tasks, Welcome, Yield,
 };
 use lb_wire::Message;
 use parking_lot::Mutex;
@@ -18,6 +18,8 @@ use crate::words;
 type Play = Arc<dyn Fn(Call) -> Exchange + Send + Sync>;
 /// Lines that can be waited for.
 type Log = Arc<watch::Sender<Vec<String>>>;
+/// Where sessions are that are not seated here.
+type Elsewhere = Arc<dyn Fn(&str) -> Place + Send + Sync>;
 type MakeStreams = Box<dyn Fn() -> Arc<dyn Streams> + Send + Sync>;
 
 /// Answers by scripts, and writes down what happened to them.
@@ -26,6 +28,7 @@ pub struct ScriptedMiddle {
     seats: Mutex<HashMap<String, Arc<ScriptedSeat>>>,
     make_streams: MakeStreams,
     refusal: Mutex<Option<Refusal>>,
+    elsewhere: Mutex<Option<Elsewhere>>,
     log: Log,
     tasks: Tasks,
 }
@@ -38,6 +41,7 @@ impl ScriptedMiddle {
             seats: Mutex::default(),
             make_streams: Box::new(make_streams),
             refusal: Mutex::default(),
+            elsewhere: Mutex::default(),
             log: Arc::default(),
             tasks: Tasks::default(),
         })
@@ -66,6 +70,11 @@ impl ScriptedMiddle {
     /// Refuses the next client.
     pub fn refuse(&self, refusal: Refusal) {
         *self.refusal.lock() = Some(refusal);
+    }
+
+    /// Says where sessions are that are not seated here; each time that is asked, `locate` is written down.
+    pub fn elsewhere(&self, place: impl Fn(&str) -> Place + Send + Sync + 'static) {
+        *self.elsewhere.lock() = Some(Arc::new(place));
     }
 
     /// A seated client.
@@ -165,6 +174,16 @@ impl Middle for ScriptedMiddle {
             Mount::Default | Mount::Tools => true,
             Mount::Server(name) => self.servers().contains(&name.to_string()),
         }
+    }
+
+    fn is_here(&self, session: &str) -> bool {
+        self.elsewhere.lock().is_none() || self.seats.lock().contains_key(session)
+    }
+
+    fn locate<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Place> {
+        write(&self.log, "locate");
+        let elsewhere = self.elsewhere.lock().clone();
+        Box::pin(async move { elsewhere.map_or(Place::Here, |place| place(session)) })
     }
 }
 

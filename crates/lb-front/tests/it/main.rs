@@ -8,3 +8,4 @@ mod desk;
 mod legacy;
 mod modern;
 mod resume;
+mod route;
