@@ -83,16 +83,33 @@ impl Membership {
     /// # Errors
     /// The id cannot stand in a key, or the store did not take it.
     pub async fn join(store: Arc<dyn Store>, node: About, tasks: &Tasks) -> Result<Arc<Self>, Error> {
+        let began = Instant::now();
+        let member = Arc::new(Self::new(store, node, Lease::new(began))?);
+        member.renew(Duration::ZERO).await?;
+        tasks.spawn(renew::run(Arc::downgrade(&member), began, tasks.clone()));
+        Ok(member)
+    }
+
+    /// The only process that uses a store: every other one that is named there is dead. Writes nothing.
+    ///
+    /// # Errors
+    /// The id cannot stand in a key.
+    pub fn alone(store: Arc<dyn Store>, node: About) -> Result<Arc<Self>, Error> {
+        let member = Self::new(store, node, Lease::endless())?;
+        member.left.cancel();
+        Ok(Arc::new(member))
+    }
+
+    fn new(store: Arc<dyn Store>, node: About, lease: Lease) -> Result<Self, Error> {
         let me = node.name();
         me.check()?;
-        let began = Instant::now();
-        let member = Arc::new(Self {
+        Ok(Self {
             key: key_of(&me.id)?,
             me,
             about: node,
             store,
             started: unix_now(),
-            lease: Lease::new(began),
+            lease,
             draining: AtomicBool::new(false),
             sessions: AtomicU64::new(0),
             streams: AtomicU64::new(0),
@@ -100,10 +117,7 @@ impl Membership {
             bell: Arc::default(),
             left: CancellationToken::new(),
             written: tokio::sync::Mutex::default(),
-        });
-        member.renew(Duration::ZERO).await?;
-        tasks.spawn(renew::run(Arc::downgrade(&member), began, tasks.clone()));
-        Ok(member)
+        })
     }
 
     /// Who this process is.
@@ -116,6 +130,9 @@ impl Membership {
     /// # Errors
     /// The store does not answer, or the node lives and has told no address: what it has can then not be reached.
     pub async fn find(&self, node: &NodeName) -> Result<Option<Arc<str>>, Error> {
+        if self.lease.is_endless() {
+            return Ok(None);
+        }
         let asked = Instant::now();
         if let Some(url) = self.remembered(node, asked) {
             return Ok(Some(url));
@@ -156,6 +173,9 @@ impl Membership {
     ///
     /// Cancel safe: yes; the node then expires.
     pub async fn leave(&self) {
+        if self.lease.is_endless() {
+            return;
+        }
         self.left.cancel();
         let written = self.written.lock().await;
         if let Err(error) = self.erase(written.value.clone()).await {

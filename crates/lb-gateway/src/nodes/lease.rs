@@ -7,7 +7,14 @@ use super::LEASE;
 
 /// The lease of this node, as it sees it.
 #[derive(Debug)]
-pub(super) struct Lease(Mutex<State>);
+pub(super) struct Lease(Mutex<State>, Length);
+
+#[derive(Debug, PartialEq, Eq)]
+enum Length {
+    Leased,
+    /// There is nobody who could take over.
+    Endless,
+}
 
 #[derive(Debug)]
 struct State {
@@ -29,14 +36,25 @@ impl State {
 
 impl Lease {
     pub(super) fn new(now: Instant) -> Self {
-        Self(Mutex::new(State { renewed: now, lapsed: false, generation: 1 }))
+        Self(Mutex::new(State { renewed: now, lapsed: false, generation: 1 }), Length::Leased)
+    }
+
+    /// That of the only node.
+    pub(super) fn endless() -> Self {
+        Self(Self::new(Instant::now()).0, Length::Endless)
+    }
+
+    pub(super) fn is_endless(&self) -> bool {
+        self.1 == Length::Endless
     }
 
     /// See [`Membership::generation`](super::Membership::generation). Also right for the first one who looks after the
     /// process was stopped for a while.
     pub(super) fn generation(&self, now: Instant) -> u64 {
         let mut state = self.0.lock();
-        state.look(now);
+        if !self.is_endless() {
+            state.look(now);
+        }
         state.generation
     }
 

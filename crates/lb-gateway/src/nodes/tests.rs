@@ -285,3 +285,16 @@ async fn tasks_that_stop_do_not_wait_for_a_renewal() {
     let _a = join(&store, "a", &tasks).await;
     assert!(tasks.close(A_LITTLE).await);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_only_process_of_a_store_writes_nothing_and_finds_nobody() {
+    let store = memory().await;
+    let alone = Membership::alone(store.clone(), About::new(Some("local"), None, "1")).expect("a name");
+    let before = alone.generation();
+    advance(LEASE * 100).await;
+    assert_eq!(alone.generation(), before, "nobody can take over");
+    let other = About::new(Some("local"), Some("http://127.0.0.1:1".to_owned()), "1").name();
+    assert_eq!(alone.find(&other).await.expect("an answer"), None);
+    alone.leave().await;
+    assert!(Membership::list(&*store).await.expect("an answer").is_empty());
+}
