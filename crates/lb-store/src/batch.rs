@@ -34,6 +34,10 @@ pub struct Guard {
     pub key: Key,
     /// The very bytes that it holds; `None` when it must not be there.
     pub holds: Option<Bytes>,
+    /// Other bytes that will do as well.
+    pub(crate) or: Vec<Bytes>,
+    /// Whether the bytes are those of a claim, which the store itself has made.
+    pub(crate) claim: bool,
 }
 
 /// One change.
@@ -208,14 +212,15 @@ impl Batch {
     /// Does it only if a key holds exactly this; `None` when it must not be there.
     #[must_use]
     pub fn when(mut self, key: &Key, holds: Option<Bytes>) -> Self {
-        self.guards.push(Guard { key: key.clone(), holds });
+        self.guards.push(Guard { key: key.clone(), holds, or: Vec::new(), claim: false });
         self
     }
 
     /// Does it only if a claim is still held as it was given.
     #[must_use]
-    pub fn when_held(self, key: &Key, claim: &Claim) -> Self {
-        self.when(key, Some(claim.value()))
+    pub fn when_held(mut self, key: &Key, claim: &Claim) -> Self {
+        self.guards.push(Guard { key: key.clone(), holds: Some(claim.value()), or: Vec::new(), claim: true });
+        self
     }
 
     /// Adds a step.
@@ -286,7 +291,7 @@ impl Batch {
             limits.check_value(step.bytes())?;
             total += step.bytes();
         }
-        let guarded = self.guards.iter().filter_map(|guard| guard.holds.as_ref()).map(Bytes::len);
+        let guarded = self.guards.iter().flat_map(|guard| guard.holds.iter().chain(&guard.or)).map(Bytes::len);
         limits.check_batch(total + guarded.sum::<usize>())
     }
 

@@ -55,7 +55,7 @@ pub(crate) fn run<T: Table>(table: &mut T, batch: &Batch, clock: u64) -> Result<
 fn holds<T: Table>(table: &T, guard: &Guard) -> Result<bool, T::Failure> {
     match table.see(guard.key.as_str())? {
         Seen::Nothing => Ok(guard.holds.is_none()),
-        Seen::Value(value) => Ok(guard.holds.as_ref() == Some(&value)),
+        Seen::Value(value) => Ok(guard.holds.as_ref() == Some(&value) || guard.or.contains(&value)),
         Seen::Stream { .. } => Err(stream(&guard.key).into()),
     }
 }
@@ -178,7 +178,7 @@ fn position<T: Table>(table: &T, key: &Key) -> Result<u64, T::Failure> {
 }
 
 /// A count as it is written: digits, nothing else.
-fn number(value: &[u8]) -> Option<i64> {
+pub(crate) fn number(value: &[u8]) -> Option<i64> {
     let number: i64 = std::str::from_utf8(value).ok()?.parse().ok()?;
     (number.to_string().as_bytes() == value && number.unsigned_abs() <= NUMBER_MAX).then_some(number)
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::Error;
+use crate::{Error, SealKeys};
 
 const MIB: usize = 1024 * 1024;
 
@@ -21,6 +21,8 @@ pub struct Settings {
     pub limits: Limits,
     /// What a power cut may take from a store on disk.
     pub durability: Durability,
+    /// What values and entries are sealed with; `None` keeps them as they are.
+    pub seal: Option<SealKeys>,
     /// Certificates in PEM that are trusted instead of the system's, for `rediss://`.
     pub ca_file: Option<PathBuf>,
 }
@@ -77,7 +79,7 @@ pub enum Durability {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { value_bytes_max: 8 * MIB, keys_max: 1_000_000, bytes_max: 1024 * MIB }
+        Self { value_bytes_max: 17 * MIB, keys_max: 1_000_000, bytes_max: 1024 * MIB }
     }
 }
 
@@ -110,6 +112,7 @@ impl Settings {
             timeout: Duration::from_secs(2),
             limits: Limits::default(),
             durability: Durability::default(),
+            seal: None,
             ca_file: None,
         }
     }

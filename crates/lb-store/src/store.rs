@@ -10,6 +10,7 @@ use futures_util::stream::BoxStream;
 
 use crate::disk::Disk;
 use crate::memory::Memory;
+use crate::sealed::Sealed;
 use crate::valkey::Valkey;
 use crate::{Applied, Batch, Error, Key, Place, Settings, Subscription};
 
@@ -77,6 +78,8 @@ pub struct Facts {
     pub latency: Option<Duration>,
     /// What an operator should change.
     pub warnings: Vec<Warning>,
+    /// How many records a sealed store has found that were not sealed with its keys, or not where they lay.
+    pub refused: u64,
 }
 
 /// What an operator should change.
@@ -91,7 +94,7 @@ pub enum Warning {
 
 impl Facts {
     pub(crate) fn well(kind: Kind) -> Self {
-        Self { kind, away_since: None, last_error: None, latency: None, warnings: Vec::new() }
+        Self { kind, away_since: None, last_error: None, latency: None, warnings: Vec::new(), refused: 0 }
     }
 }
 
@@ -101,6 +104,16 @@ impl Facts {
 /// Any; those with [`Error::is_temporary`] may be tried again.
 pub async fn open(settings: &Settings) -> Result<Arc<dyn Store>, Error> {
     settings.check()?;
+    match &settings.seal {
+        None => open_plain(settings).await,
+        Some(keys) => {
+            let inner = open_plain(&Sealed::below(settings)).await?;
+            Ok(Arc::new(Sealed::over(inner, keys.clone(), settings)))
+        }
+    }
+}
+
+async fn open_plain(settings: &Settings) -> Result<Arc<dyn Store>, Error> {
     match &settings.place {
         Place::Memory => Ok(Arc::new(Memory::new(settings.limits.clone()))),
         Place::Disk(folder) => {

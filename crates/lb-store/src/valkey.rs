@@ -200,7 +200,8 @@ impl Store for Valkey {
     fn facts(&self) -> Facts {
         let kind = if self.nodes.is_cluster() { Kind::Cluster } else { Kind::Valkey };
         let (away_since, last_error) = self.nodes.trouble();
-        Facts { kind, away_since, last_error, latency: *self.latency.lock(), warnings: self.warnings.clone() }
+        let (latency, warnings) = (*self.latency.lock(), self.warnings.clone());
+        Facts { away_since, last_error, latency, warnings, ..Facts::well(kind) }
     }
 }
 
@@ -249,8 +250,9 @@ fn read<T: FromRedisValue>(answer: Value) -> Result<T, Error> {
 fn entry((id, fields): (String, Vec<Vec<u8>>)) -> Result<(u64, Bytes), Error> {
     const WRONG: Error = Error::WrongShape("the stream holds what this program did not write");
     let seq = id.split_once('-').and_then(|(seq, _)| seq.parse().ok()).ok_or(WRONG)?;
-    let [_, entry]: [Vec<u8>; 2] = fields.try_into().map_err(|_| WRONG)?;
-    Ok((seq, entry.into()))
+    // One of another shape is somebody else's: it is empty, so that it does not stand in the way of the others.
+    let entry = <[Vec<u8>; 2]>::try_from(fields).map_or_else(|_| Bytes::new(), |[_, entry]| entry.into());
+    Ok((seq, entry))
 }
 
 /// What has a meaning in a pattern stands for itself.

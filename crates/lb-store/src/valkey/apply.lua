@@ -1,8 +1,8 @@
 -- Does a batch at once. Everything is checked before anything is changed, so that nothing is ever half done.
 --
 -- KEYS  every key of the batch
--- ARGV  the number of guards; for each guard the index of its key, '1' and the value or '0'; then for each step its
---       kind, the index of its key, and its arguments
+-- ARGV  the number of guards; for each guard the index of its key, the number of values that will do, and those
+--       values, none when nothing may be there; then for each step its kind, the index of its key, and its arguments
 -- Answers {'done', outcome...}, {'guard', index}, {'order', step, last position} or {'wrong', index of a key, what}.
 -- Numbers stay below 2^53: they are doubles here.
 
@@ -62,15 +62,16 @@ local function position(key)
 end
 
 for guard = 1, number() do
-  local index = number()
-  local wanted = false
-  if word() == '1' then
-    wanted = word()
-  end
+  local index, values = number(), number()
   local found = value(KEYS[index])
   if found == nil then
     return {'wrong', index, 'stream'}
-  elseif found ~= wanted then
+  end
+  local holds = values == 0 and found == false
+  for _ = 1, values do
+    holds = word() == found or holds
+  end
+  if not holds then
     return {'guard', guard - 1}
   end
 end

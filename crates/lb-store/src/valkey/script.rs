@@ -61,13 +61,8 @@ impl Call {
         words.number(batch.guards.len());
         for guard in &batch.guards {
             words.number(keys.key(&guard.key));
-            match &guard.holds {
-                None => words.text("0"),
-                Some(value) => {
-                    words.text("1");
-                    words.bytes(value);
-                }
-            }
+            words.number(guard.holds.iter().chain(&guard.or).count());
+            guard.holds.iter().chain(&guard.or).for_each(|value| words.bytes(value));
         }
         for step in &batch.steps {
             words.step(step, &mut keys);

@@ -6,5 +6,6 @@ mod memory;
 mod model;
 mod peer_redis;
 mod peer_valkey;
+mod sealed;
 mod servers;
 mod suite;

@@ -50,11 +50,11 @@ fn drawn() -> impl Strategy<Value = Drawn> {
 }
 
 /// Holds a store against the model, in this many histories of 40 batches. The keys are removed between them.
-pub async fn holds(store: Arc<dyn Store>, histories: usize) {
+pub async fn holds(store: Arc<dyn Store>, histories: usize, sealed: bool) {
     let mut runner = TestRunner::deterministic();
     for number in 0..histories {
         let history = vec(drawn(), 40).new_tree(&mut runner).unwrap().current();
-        let mut model = Model::default();
+        let mut model = Model { sealed, ..Model::default() };
         for (at, drawn) in history.iter().enumerate() {
             let got = store.apply(batch(drawn)).await;
             let want = model.apply(drawn);
@@ -62,7 +62,7 @@ pub async fn holds(store: Arc<dyn Store>, histories: usize) {
             let shown = || format!("history {number}, batch {at}: {drawn:?}\nmodel {model:?}");
             assert_eq!(got, want, "{}", shown());
             for name in NAMES {
-                assert_eq!(look(&*store, &key(name)).await, model.look(name), "{name} after {}", shown());
+                assert_eq!(look(&*store, &key(name)).await, model.seen(name), "{name} after {}", shown());
             }
         }
         for name in NAMES {
@@ -100,6 +100,8 @@ fn batch(drawn: &Drawn) -> Batch {
 #[derive(Clone, Debug, PartialEq)]
 enum Thing {
     Value(String),
+    /// A count, where those are no values.
+    Count(i64),
     Claim(u8),
     Stream(Vec<u64>),
 }
@@ -123,6 +125,8 @@ async fn look(store: &dyn Store, key: &Key) -> Option<Thing> {
 /// As simple as can be: a copy is changed step by step, and kept if no step minds.
 #[derive(Clone, Debug, Default)]
 struct Model {
+    /// Whether counts and claims are no values.
+    sealed: bool,
     things: BTreeMap<&'static str, Thing>,
     /// The last position of each stream, which outlives its entries.
     reached: HashMap<&'static str, u64>,
@@ -139,6 +143,11 @@ enum Came {
 impl Model {
     fn look(&self, name: &str) -> Option<Thing> {
         self.things.get(name).cloned()
+    }
+
+    /// What a reader sees.
+    fn seen(&self, name: &str) -> Option<Thing> {
+        self.look(name).filter(|thing| !self.sealed || matches!(thing, Thing::Value(_) | Thing::Stream(_)))
     }
 
     fn apply(&mut self, drawn: &Drawn) -> Came {
@@ -182,18 +191,20 @@ impl Model {
             (Draw::Delete(_), found) => Ok(format!("found {}", self.forget(name) && found.is_some())),
             (Draw::Expire(_), found) => Ok(format!("found {}", found.is_some())),
             (Draw::Take(_), Some(Thing::Stream(_))) => Err(None),
-            (Draw::Take(_), found) => {
+            (Draw::Take(_), _) => {
+                let seen = self.seen(name);
                 self.forget(name);
-                Ok(format!("taken {found:?}"))
+                Ok(format!("taken {seen:?}"))
             }
             (Draw::Add(_, by), found) => {
                 let old: i64 = match found {
                     None => 0,
-                    Some(Thing::Value(text)) => text.parse().map_err(|_| None)?,
+                    Some(Thing::Value(text)) if !self.sealed => text.parse().map_err(|_| None)?,
+                    Some(Thing::Count(count)) => count,
                     Some(_) => return Err(None),
                 };
                 let sum = old + i64::from(*by);
-                self.put(name, Thing::Value(sum.to_string()));
+                self.put(name, if self.sealed { Thing::Count(sum) } else { Thing::Value(sum.to_string()) });
                 Ok(format!("count {sum}"))
             }
             (Draw::Append(_, seq, keep), None | Some(Thing::Stream(_))) => {

@@ -162,5 +162,5 @@ pub async fn a_reader_sees_all_of_a_batch_or_nothing(fixture: &impl Fixture) {
         assert_eq!(up, -down);
     }
     writers.join_all().await;
-    assert_eq!(store.get(&a).await.unwrap(), Some("200".into()));
+    assert_eq!(store.add(&a, 0, LONG).await.unwrap(), 200);
 }

@@ -12,13 +12,16 @@ pub mod streams;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lb_store::{Key, Limits, Store};
+use lb_store::{Applied, Batch, Key, Limits, Store};
 
 /// Long enough for any test.
 pub const LONG: Duration = Duration::from_secs(600);
 
 /// How a kind of store is started for one case.
 pub trait Fixture: Sized {
+    /// Whether values are sealed: counts and claims are then no values, and values are never counts.
+    const SEALED: bool = false;
+
     async fn start(limits: Limits) -> Self;
     /// A store on the same keys; where several can be, another one each time.
     async fn store(&self) -> Arc<dyn Store>;
@@ -35,6 +38,11 @@ pub fn limits() -> Limits {
 
 pub fn key(text: &str) -> Key {
     Key::parse(text).unwrap()
+}
+
+/// Whether something is under a key, whatever it is.
+pub async fn is_there(store: &dyn Store, key: &Key) -> bool {
+    store.apply(Batch::new().when(key, None)).await.unwrap() != Applied::Done(Vec::new())
 }
 
 /// Waits until `test` holds.
@@ -72,7 +80,7 @@ macro_rules! conformance {
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn random_histories_are_those_of_the_model() {
             let fixture = <$fixture as $crate::suite::Fixture>::start($crate::suite::limits()).await;
-            $crate::model::holds($crate::suite::Fixture::store(&fixture).await, $histories).await;
+            $crate::model::holds($crate::suite::Fixture::store(&fixture).await, $histories, <$fixture as $crate::suite::Fixture>::SEALED).await;
             $crate::suite::Fixture::finish(fixture).await;
         }
     };
