@@ -163,8 +163,9 @@ impl Reload {
         }
         if let Some(door) = self.door.as_ref().filter(|_| !taken.is_empty()) {
             let now = door.handle.settings();
-            let (pages, health) = (now.pages.clone(), now.health.clone());
-            door.handle.update(lb_http::Settings { pages, health, ..serve::http(&settings.reached(door.is_local)) });
+            let (pages, health, node) = (now.pages.clone(), now.health.clone(), now.node.clone());
+            let settings = serve::http(&settings.reached(door.is_local));
+            door.handle.update(lb_http::Settings { pages, health, node, ..settings });
         }
         for key in taken {
             tracing::info!(key, "setting_reloaded");

@@ -49,6 +49,14 @@ pub enum Route<'a> {
 }
 
 impl Front {
+    /// Whether what these headers name is known to be here.
+    pub fn is_here(&self, headers: &Headers<'_>) -> bool {
+        match Wanted::by(headers) {
+            Wanted::Nothing => true,
+            Wanted::Session(id) => self.shared.middle.is_here(id),
+        }
+    }
+
     /// Where a request with these headers goes. At once, and without an allocation, where what it names is known to be
     /// here.
     pub fn route<'a>(&'a self, headers: &Headers<'a>) -> Route<'a> {

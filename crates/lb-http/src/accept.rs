@@ -50,14 +50,14 @@ impl Door {
     async fn accept(&self, listener: &Listener) {
         loop {
             let max = self.server.settings.load().connections_max;
-            if max <= self.server.connections.len() {
+            if max <= self.server.connections.of(listener.side) {
                 self.tell(&"too many are open", "connections wait to be accepted");
-                self.server.connections.fewer_than(max).await;
+                self.server.connections.fewer_than(listener.side, max).await;
             }
             match accept(listener).await {
                 Ok((socket, peer)) => {
                     let late = self.server.phase.level() != Level::Serving;
-                    self.start(socket, Peer { late, ..peer }, listener.tls.as_ref());
+                    self.start(socket, Peer { late, side: listener.side, ..peer }, listener.tls.as_ref());
                 }
                 Err(error) => self.rest_after(&error).await,
             }
@@ -79,14 +79,14 @@ impl Door {
 
     /// Stops listening where another process goes on.
     pub(crate) fn leave(&self, listener: Listener) {
-        let Listener { source, tls, farewell } = listener;
+        let Listener { source, tls, farewell, side } = listener;
         let (Farewell::Empty, Source::Tcp(listener)) = (farewell, source) else { return };
         let (Ok(own), Ok(listener)) = (listener.local_addr(), listener.into_std()) else { return };
         // What the system has queued for us it gives to nobody else.
         while let Ok((socket, peer)) = listener.accept() {
             let socket = socket.set_nonblocking(true).and_then(|()| TcpStream::from_std(socket));
             if let Ok(socket) = socket {
-                self.start(Accepted::Tcp(socket), Peer::new(Some(own), peer), tls.as_ref());
+                self.start(Accepted::Tcp(socket), Peer { side, ..Peer::new(Some(own), peer) }, tls.as_ref());
             }
         }
     }
@@ -94,7 +94,7 @@ impl Door {
     fn start(&self, socket: Accepted, peer: Peer, tls: Option<&Tls>) {
         let settings = self.server.settings.load();
         let counted = peer.counted(&settings.trusted_proxies);
-        let entered = self.server.connections.enter(counted, settings.connections_per_ip_max, peer.late);
+        let entered = self.server.connections.enter(counted, settings.connections_per_ip_max, peer);
         let Some(entered) = entered else {
             self.server.shed.add(Why::Connections);
             self.tell(&"too many from one address", "connection refused");

@@ -1,6 +1,5 @@
 //! Bodies of responses: nothing, bytes, or a stream that is polled for its frames.
 
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -12,6 +11,7 @@ use lb_exchange::Receipt;
 use lb_front::{Frame, Frames};
 use lb_wire::{Line, sse};
 
+use crate::onward::{BrokenOff, Kind, Onward};
 use crate::phase::{Level, Phase};
 use crate::pulse::Work;
 
@@ -24,6 +24,7 @@ pub(crate) struct Body {
 enum Content {
     Bytes { bytes: Bytes, receipt: Option<Receipt> },
     Stream(Box<Stream>),
+    Onward(Box<Onward>),
     Over,
 }
 
@@ -45,13 +46,27 @@ impl Body {
         Self { content: Content::Stream(Box::new(stream)), _work: None }
     }
 
+    /// The answer of another node.
+    pub(crate) fn onward(onward: Onward) -> Self {
+        Self { content: Content::Onward(Box::new(onward)), _work: None }
+    }
+
     pub(crate) fn is_stream(&self) -> bool {
-        matches!(self.content, Content::Stream(_))
+        match &self.content {
+            Content::Stream(_) => true,
+            Content::Onward(onward) => onward.kind() != Kind::Whole,
+            Content::Bytes { .. } | Content::Over => false,
+        }
     }
 
     /// The connection is busy until this body is gone. What has no end is not in flight.
     pub(crate) fn hold(&mut self, mut work: Work) {
-        if matches!(&self.content, Content::Stream(stream) if stream.frames.is_endless()) {
+        let is_endless = match &self.content {
+            Content::Stream(stream) => stream.frames.is_endless(),
+            Content::Onward(onward) => onward.kind() == Kind::Endless,
+            Content::Bytes { .. } | Content::Over => false,
+        };
+        if is_endless {
             work.uncount();
         }
         self._work = Some(work);
@@ -60,12 +75,12 @@ impl Body {
 
 impl http_body::Body for Body {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = BrokenOff;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, BrokenOff>>> {
         let data = match &mut self.content {
             Content::Over => None,
             Content::Bytes { bytes, receipt: Some(_) } if TAIL * 4 < bytes.len() => {
@@ -88,6 +103,17 @@ impl http_body::Body for Body {
                 }
                 data
             }
+            Content::Onward(onward) => match std::task::ready!(onward.poll_data(cx)) {
+                Some(Ok(data)) => Some(data),
+                Some(Err(error)) => {
+                    self.content = Content::Over;
+                    return Poll::Ready(Some(Err(error)));
+                }
+                None => {
+                    self.content = Content::Over;
+                    None
+                }
+            },
         };
         Poll::Ready(data.map(|data| Ok(http_body::Frame::data(data))))
     }
@@ -101,6 +127,7 @@ impl http_body::Body for Body {
             Content::Over => SizeHint::with_exact(0),
             Content::Bytes { bytes, .. } => SizeHint::with_exact(bytes.len() as u64),
             Content::Stream(_) => SizeHint::default(),
+            Content::Onward(onward) => onward.size_hint(),
         }
     }
 }

@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+use crate::listen::Side;
+use crate::peer::Peer;
 use crate::rate::Source;
 
 /// All open connections.
@@ -20,7 +22,18 @@ struct Open {
     /// Those that came in time, and those that came when the shutdown had begun.
     timely: usize,
     late: usize,
+    /// Those of them that come from other nodes.
+    nodes: usize,
     by_source: HashMap<Source, usize>,
+}
+
+impl Open {
+    fn of(&self, side: Side) -> usize {
+        match side {
+            Side::Clients => self.timely + self.late - self.nodes,
+            Side::Nodes => self.nodes,
+        }
+    }
 }
 
 /// One open connection, until it is dropped.
@@ -29,6 +42,7 @@ pub(crate) struct Entered {
     connections: Arc<Connections>,
     counted: Option<Source>,
     late: bool,
+    side: Side,
 }
 
 impl Connections {
@@ -37,7 +51,7 @@ impl Connections {
         self: &Arc<Self>,
         counted: Option<IpAddr>,
         per_address_max: usize,
-        late: bool,
+        peer: Peer,
     ) -> Option<Entered> {
         let counted = counted.map(Source::of);
         let mut open = self.lock();
@@ -48,9 +62,10 @@ impl Connections {
             }
             *of_source += 1;
         }
-        *(if late { &mut open.late } else { &mut open.timely }) += 1;
+        *(if peer.late { &mut open.late } else { &mut open.timely }) += 1;
+        open.nodes += usize::from(peer.side == Side::Nodes);
         drop(open);
-        Some(Entered { connections: self.clone(), counted, late })
+        Some(Entered { connections: self.clone(), counted, late: peer.late, side: peer.side })
     }
 
     /// How many there are.
@@ -59,9 +74,14 @@ impl Connections {
         open.timely + open.late
     }
 
-    /// Resolves when there are fewer than this.
-    pub(crate) async fn fewer_than(&self, max: usize) {
-        self.until(|open| open.timely + open.late < max).await;
+    /// How many there are of one side. Clients shall not keep other nodes out, nor these them.
+    pub(crate) fn of(&self, side: Side) -> usize {
+        self.lock().of(side)
+    }
+
+    /// Resolves when there are fewer than this of one side.
+    pub(crate) async fn fewer_than(&self, side: Side, max: usize) {
+        self.until(|open| open.of(side) < max).await;
     }
 
     /// Resolves when none is left of those that came in time.
@@ -71,7 +91,7 @@ impl Connections {
 
     /// Resolves when none is left.
     pub(crate) async fn all_ended(&self) {
-        self.fewer_than(1).await;
+        self.until(|open| open.timely + open.late == 0).await;
     }
 
     /// Resolves when any of them ends.
@@ -98,6 +118,7 @@ impl Drop for Entered {
     fn drop(&mut self) {
         let mut open = self.connections.lock();
         *(if self.late { &mut open.late } else { &mut open.timely }) -= 1;
+        open.nodes -= usize::from(self.side == Side::Nodes);
         if let Some(source) = self.counted
             && let Some(of_source) = open.by_source.get_mut(&source)
         {
@@ -115,18 +136,20 @@ impl Drop for Entered {
 mod tests {
     use super::*;
 
+    const TIMELY: Peer = Peer::OWN_USER;
+
     #[tokio::test]
     async fn an_address_has_its_share_and_gets_it_back() {
         let connections = Arc::new(Connections::default());
         let [a, b] = ["192.0.2.1", "192.0.2.2"].map(|address| address.parse::<IpAddr>().ok());
-        let first = connections.enter(a, 2, false).unwrap();
-        let second = connections.enter(a, 2, false).unwrap();
-        assert!(connections.enter(a, 2, false).is_none(), "enough");
-        let other = connections.enter(b, 2, false).unwrap();
-        let free = connections.enter(None, 0, true).unwrap();
+        let first = connections.enter(a, 2, TIMELY).unwrap();
+        let second = connections.enter(a, 2, TIMELY).unwrap();
+        assert!(connections.enter(a, 2, TIMELY).is_none(), "enough");
+        let other = connections.enter(b, 2, TIMELY).unwrap();
+        let free = connections.enter(None, 0, Peer { late: true, ..TIMELY }).unwrap();
         assert_eq!(connections.len(), 4);
         drop(first);
-        let third = connections.enter(a, 2, false).unwrap();
+        let third = connections.enter(a, 2, TIMELY).unwrap();
         drop((second, third, other));
         connections.timely_ended().await;
         assert!(connections.lock().by_source.is_empty(), "nothing is kept of addresses that are gone");
@@ -138,19 +161,33 @@ mod tests {
     fn a_host_of_ipv6_has_one_share_whatever_address_it_takes() {
         let connections = Arc::new(Connections::default());
         let [a, b, other] = ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"].map(|text| text.parse::<IpAddr>().ok());
-        let first = connections.enter(a, 1, false).unwrap();
-        assert!(connections.enter(b, 1, false).is_none(), "the same host");
-        assert!(connections.enter(other, 1, false).is_some());
+        let first = connections.enter(a, 1, TIMELY).unwrap();
+        assert!(connections.enter(b, 1, TIMELY).is_none(), "the same host");
+        assert!(connections.enter(other, 1, TIMELY).is_some());
         drop(first);
-        assert!(connections.enter(b, 1, false).is_some());
+        assert!(connections.enter(b, 1, TIMELY).is_some());
     }
 
     #[tokio::test]
     async fn who_waits_for_room_is_woken_when_there_is() {
         let connections = Arc::new(Connections::default());
-        let only = connections.enter(None, 0, false).unwrap();
-        let waiting = tokio::time::timeout(std::time::Duration::from_secs(20), connections.fewer_than(1));
+        let only = connections.enter(None, 0, TIMELY).unwrap();
+        let waiting =
+            tokio::time::timeout(std::time::Duration::from_secs(20), connections.fewer_than(Side::Clients, 1));
         let (waited, ()) = tokio::join!(waiting, async { drop(only) });
         assert!(waited.is_ok());
+    }
+
+    #[tokio::test]
+    async fn clients_and_nodes_do_not_keep_each_other_out() {
+        let connections = Arc::new(Connections::default());
+        let client = connections.enter(None, 0, TIMELY).unwrap();
+        let node = connections.enter(None, 0, Peer { side: Side::Nodes, ..TIMELY }).unwrap();
+        assert_eq!((connections.len(), connections.of(Side::Clients), connections.of(Side::Nodes)), (2, 1, 1));
+        drop(client);
+        connections.fewer_than(Side::Clients, 1).await;
+        assert_eq!(connections.of(Side::Nodes), 1);
+        drop(node);
+        connections.all_ended().await;
     }
 }

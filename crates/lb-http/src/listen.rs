@@ -12,6 +12,7 @@ use std::str::FromStr;
 use rustix::net::AddressFamily;
 use tokio::net::{TcpListener, TcpSocket, UnixListener};
 
+use crate::settings::NodeSettings;
 use crate::tls::Tls;
 pub(crate) use unix::SocketFile;
 
@@ -109,12 +110,22 @@ pub(crate) enum Farewell {
     Leave,
 }
 
+/// Who connects to a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// Clients.
+    Clients,
+    /// Other nodes, which must prove that they are.
+    Nodes,
+}
+
 /// A socket on which clients connect.
 #[derive(Debug)]
 pub struct Listener {
     pub(crate) source: Source,
     pub(crate) tls: Option<Tls>,
     pub(crate) farewell: Farewell,
+    pub(crate) side: Side,
 }
 
 /// The socket itself.
@@ -141,7 +152,7 @@ impl Listener {
                 Source::Unix { listener, _file: Some(file) }
             }
         };
-        Ok(Self { source, tls: None, farewell: Farewell::Refuse })
+        Ok(Self { source, tls: None, farewell: Farewell::Refuse, side: Side::Clients })
     }
 
     /// Listens on an address that other processes of this user may bind too (`SO_REUSEPORT`), so that a new one can
@@ -152,7 +163,7 @@ impl Listener {
     pub async fn bind_shared(place: &Place) -> Result<Self, ListenError> {
         let Place::Tcp(address) = place else { return Err(ListenError::ReuseUnix) };
         let source = Source::Tcp(bind_tcp(address, Sharing::Shared).await?);
-        Ok(Self { source, tls: None, farewell: Farewell::Empty })
+        Ok(Self { source, tls: None, farewell: Farewell::Empty, side: Side::Clients })
     }
 
     /// Listens on a socket that was opened for us, as by systemd.
@@ -177,7 +188,16 @@ impl Listener {
             }
             _ => return Err(ListenError::Inherited),
         };
-        Ok(Self { source, tls: None, farewell: Farewell::Leave })
+        Ok(Self { source, tls: None, farewell: Farewell::Leave, side: Side::Clients })
+    }
+
+    /// Listens for other nodes alone: nobody without a key of the cluster gets an answer there. The node's own URL must
+    /// lead to it, directly or through something that speaks TLS for it.
+    ///
+    /// # Errors
+    /// As [`Self::bind`].
+    pub async fn bind_for_nodes(settings: &NodeSettings) -> Result<Self, ListenError> {
+        Ok(Self { side: Side::Nodes, ..Self::bind(&settings.listen).await? })
     }
 
     /// The same with TLS.
@@ -210,7 +230,7 @@ impl Listener {
 /// A listener that stays open, and says no, until the end.
 impl From<TcpListener> for Listener {
     fn from(listener: TcpListener) -> Self {
-        Self { source: Source::Tcp(listener), tls: None, farewell: Farewell::Refuse }
+        Self { source: Source::Tcp(listener), tls: None, farewell: Farewell::Refuse, side: Side::Clients }
     }
 }
 

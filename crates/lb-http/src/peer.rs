@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use http::HeaderMap;
 use http::header::{FORWARDED, HeaderName};
 
+use crate::listen::Side;
 use crate::network::Network;
 use crate::settings::{ProxyHeader, Settings};
 
@@ -29,11 +30,14 @@ pub(crate) struct Peer {
     pub(crate) secure: bool,
     /// Whether it came when the shutdown had begun.
     pub(crate) late: bool,
+    /// Whom it says that it is.
+    pub(crate) side: Side,
 }
 
 impl Peer {
     /// A process of our own user.
-    pub(crate) const OWN_USER: Self = Self { address: None, reach: Reach::Loopback, secure: false, late: false };
+    pub(crate) const OWN_USER: Self =
+        Self { address: None, reach: Reach::Loopback, secure: false, late: false, side: Side::Clients };
 
     /// What two addresses say.
     pub(crate) fn new(own: Option<SocketAddr>, peer: SocketAddr) -> Self {
@@ -43,11 +47,14 @@ impl Peer {
             (true, false) => Reach::Open,
             (true, true) => Reach::Loopback,
         };
-        Self { address: Some(peer.ip().to_canonical()), reach, secure: false, late: false }
+        Self { address: Some(peer.ip().to_canonical()), reach, secure: false, late: false, side: Side::Clients }
     }
 
-    /// Whether connections from there are counted: many clients may share this machine or a proxy.
+    /// Whether connections from there are counted: many clients may share this machine, a proxy or another node.
     pub(crate) fn counted(&self, proxies: &[Network]) -> Option<IpAddr> {
+        if self.side == Side::Nodes {
+            return None;
+        }
         self.address.filter(|address| !address.is_loopback() && !is_among(proxies, *address))
     }
 

@@ -12,10 +12,13 @@ use sha2::{Digest as _, Sha256};
 use tracing::Span;
 
 use crate::body::Body;
+use crate::hop::Claims;
 use crate::peer::Peer;
 use crate::server::Server;
 use crate::settings::Settings;
 
+/// The header of a request's id.
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// A request that took longer than this before its response began is pointed out.
 const SLOW: Duration = Duration::from_secs(30);
 
@@ -28,16 +31,28 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    pub(crate) fn new<B>(server: &Server, request: &Request<B>, peer: Peer, settings: &Settings) -> Self {
+    /// Of a request that another node has sent on, that node says whose it is.
+    pub(crate) fn new<B>(
+        server: &Server,
+        request: &Request<B>,
+        peer: Peer,
+        settings: &Settings,
+        claims: Option<&Claims>,
+    ) -> Self {
         let headers = request.headers();
-        let id = request_id(server, headers);
+        let told = claims.and_then(|claims| HeaderValue::from_str(&claims.id).ok());
+        let id = told.unwrap_or_else(|| request_id(server, headers));
+        let client = || match claims {
+            Some(claims) => claims.ip,
+            None => peer.client(headers, settings),
+        };
         // Nothing behind the brace is looked at unless somebody listens.
         let span = tracing::debug_span!(
             "request",
             id = shown(Some(&id)),
             method = %request.method(),
             path = request.uri().path(),
-            client = peer.client(headers, settings).map(tracing::field::display),
+            client = client().map(tracing::field::display),
             session = headers.get(HeaderName::from_static(SESSION_ID)).map(|session| hash(session.as_bytes())),
             version = shown(headers.get(HeaderName::from_static(PROTOCOL_VERSION))),
             agent = shown(headers.get(USER_AGENT)),
@@ -87,7 +102,7 @@ fn hash(session: &[u8]) -> String {
 
 /// The caller's own id if it is harmless, else one of ours.
 fn request_id(server: &Server, headers: &HeaderMap) -> HeaderValue {
-    let given = headers.get("x-request-id").filter(|value| {
+    let given = headers.get(REQUEST_ID).filter(|value| {
         let safe = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
         (1..=128).contains(&value.len()) && value.as_bytes().iter().all(safe)
     });

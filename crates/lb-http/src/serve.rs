@@ -91,6 +91,7 @@ impl Http {
                 biased;
                 () = shutdown => {}
                 () = tasks.stopping() => {}
+                () = server.nodes.tend() => {}
                 _ = receiving => {}
             }
         }

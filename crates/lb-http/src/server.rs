@@ -10,6 +10,8 @@ use lb_front::Front;
 use crate::budget::Budget;
 use crate::connections::Connections;
 use crate::current::Current;
+use crate::hop::Hops;
+use crate::nodes::Nodes;
 use crate::phase::Phase;
 use crate::pulse::InFlight;
 use crate::rate::Buckets;
@@ -27,6 +29,8 @@ pub(crate) struct Server {
     pub(crate) bodies: Budget,
     pub(crate) shed: Arc<Shed>,
     pub(crate) principal: Principal,
+    pub(crate) nodes: Nodes,
+    pub(crate) hops: Hops,
     pub(crate) started: Instant,
     /// Request ids are this and a count.
     pub(crate) nonce: String,
@@ -45,6 +49,8 @@ impl Server {
             in_flight: Arc::default(),
             buckets: Buckets::default(),
             principal: Principal::local(),
+            nodes: Nodes::default(),
+            hops: Hops::default(),
             started: Instant::now(),
             nonce: format!("{:08x}-", rand::random::<u32>()),
             requests: AtomicU64::new(0),

@@ -1,5 +1,7 @@
 //! One request after the other: guards, routes, and the boundary that no panic crosses.
 
+mod sent_on;
+
 use std::convert::Infallible;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -8,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use http::header::{ALLOW, CONNECTION, HeaderName, HeaderValue, ORIGIN, STRICT_TRANSPORT_SECURITY};
+use http::header::{ALLOW, CONNECTION, HeaderValue, ORIGIN, STRICT_TRANSPORT_SECURITY};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use lb_exchange::{Mount, ServerName};
@@ -20,13 +22,15 @@ use tracing::Instrument as _;
 use crate::body::Body;
 use crate::current::Seen;
 use crate::guard::{Refused, check_host, check_length, check_origin, explain};
+use crate::hop::{self, Claims, HOP, Unproven};
 use crate::inbound::{self, BodyError};
+use crate::listen::Side;
 use crate::pages::stranger;
 use crate::peer::Peer;
 use crate::phase::Level;
 use crate::pulse::{Pulse, Work};
 use crate::rate::Allowance;
-use crate::record::Record;
+use crate::record::{REQUEST_ID, Record};
 use crate::reply::{TEXT, bare, document, page, refuse, response};
 use crate::server::Server;
 use crate::settings::Settings;
@@ -58,8 +62,12 @@ impl hyper::service::Service<Request<Incoming>> for Service {
         let settings = self.settings.refresh(&server.settings);
         let answering = async move {
             let mut request = request;
-            let visit = Visit { server: &server, settings: &settings, peer };
-            let mut response = visit.answer(&mut request, &mut work).await;
+            let visit = Visit { server: &server, settings: &settings, peer, claims: None };
+            let mut response = match peer.side {
+                Side::Clients => visit.answer(&mut request, &mut work).await,
+                // Boxed: it would have its room in the future of every client's request.
+                Side::Nodes => Box::pin(visit.answer_node(&mut request, &mut work)).await,
+            };
             response.body_mut().hold(work);
             Ok(response)
         };
@@ -69,20 +77,24 @@ impl hyper::service::Service<Request<Incoming>> for Service {
 
 /// One request: what it comes with beside itself.
 #[derive(Clone, Copy)]
-struct Visit<'s> {
-    server: &'s Server,
-    settings: &'s Settings,
-    peer: Peer,
+pub(crate) struct Visit<'s> {
+    pub(crate) server: &'s Server,
+    pub(crate) settings: &'s Settings,
+    pub(crate) peer: Peer,
+    /// What the node says of it that has sent it on.
+    pub(crate) claims: Option<&'s Claims>,
 }
 
 impl Visit<'_> {
     /// The request stays where it is: handed on, it would have its room in every future on the way.
     async fn answer(&self, request: &mut Request<Incoming>, work: &mut Work) -> Response<Body> {
-        let record = Record::new(self.server, request, self.peer, self.settings);
-        let origin = request.headers().get(ORIGIN).cloned();
-        let hsts = self.peer.secure.then(|| cors::strict_transport(request));
+        let record = Record::new(self.server, request, self.peer, self.settings, self.claims);
+        // What browsers are told is the business of the node that they came to.
+        let browsed = self.peer.side == Side::Clients;
+        let origin = request.headers().get(ORIGIN).filter(|_| browsed).cloned();
+        let hsts = (self.peer.secure && browsed).then(|| cors::strict_transport(request));
         let mut allowance = None;
-        let handled = AssertUnwindSafe(self.handle(request, work, &mut allowance));
+        let handled = AssertUnwindSafe(self.handle(request, work, &record, &mut allowance));
         let handled = handled.catch_unwind().instrument(record.span()).await;
         let (mut response, allowed) = handled.unwrap_or_else(|_| {
             tracing::error!(request = ?record.id(), "a request panicked");
@@ -103,7 +115,7 @@ impl Visit<'_> {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         let id = record.close(&response);
-        response.headers_mut().insert(HeaderName::from_static("x-request-id"), id);
+        response.headers_mut().insert(REQUEST_ID, id);
         response
     }
 
@@ -111,16 +123,28 @@ impl Visit<'_> {
         &self,
         request: &mut Request<Incoming>,
         work: &mut Work,
+        record: &Record,
         allowance: &mut Option<Allowance>,
     ) -> (Response<Body>, Pages) {
-        match self.route(request, allowance) {
+        let route = match self.claims {
+            None => self.route(request, allowance),
+            Some(_) => self.route_sent_on(request),
+        };
+        match route {
             Route::Done(response, pages) => (response, pages),
             Route::Post(_, era) if !work.has_room(self.settings.in_flight_max) => (self.crowded(era), Pages::Allowed),
-            Route::Post(mount, era) => (self.post(request, work, mount, era).await, Pages::Allowed),
+            Route::Post(mount, era) => (self.post(request, work, record, mount, era).await, Pages::Allowed),
+            Route::Bodiless(mount, era) => (self.bodiless(request, record, mount, era).await, Pages::Allowed),
         }
     }
 
     fn route(&self, request: &Request<Incoming>, allowance: &mut Option<Allowance>) -> Route {
+        if request.headers().contains_key(HOP) {
+            tracing::warn!(
+                "a request with Landbridge-Hop came to the listener for clients, which other nodes do not use"
+            );
+            return Route::Done(refuse(StatusCode::BAD_REQUEST, Era::Modern, "Bad Request"), Pages::Refused);
+        }
         if let Some(response) = self.page(request) {
             return Route::Done(response, Pages::Refused);
         }
@@ -132,8 +156,7 @@ impl Visit<'_> {
             return Route::Done(self.turn_away(refused, request, era), Pages::Refused);
         }
         if self.peer.late {
-            self.server.shed.add(Why::Stopping);
-            return Route::Done(throttle::busy(era, "landbridge is stopping"), Pages::Allowed);
+            return Route::Done(self.stopping(era), Pages::Allowed);
         }
         *allowance = throttle::allowance(self.server, request.headers(), self.settings, self.peer);
         if allowance.is_some_and(|allowance| !allowance.granted) {
@@ -144,6 +167,11 @@ impl Visit<'_> {
             Some(response) => Route::Done(response, Pages::Refused),
             None => self.admit(request, era),
         }
+    }
+
+    fn stopping(&self, era: Era) -> Response<Body> {
+        self.server.shed.add(Why::Stopping);
+        throttle::busy(era, "landbridge is stopping")
     }
 
     fn turn_away(&self, refused: Refused, request: &Request<Incoming>, era: Era) -> Response<Body> {
@@ -208,7 +236,7 @@ impl Visit<'_> {
         };
         match *request.method() {
             Method::POST => Route::Post(mount, era),
-            Method::GET | Method::DELETE => done(self.bodiless(request, mount, era)),
+            Method::GET | Method::DELETE => Route::Bodiless(mount, era),
             _ => done(not_allowed("GET, POST, DELETE, OPTIONS")),
         }
     }
@@ -250,7 +278,14 @@ impl Visit<'_> {
         }
     }
 
-    async fn post(&self, request: &mut Request<Incoming>, work: &mut Work, mount: Mount, era: Era) -> Response<Body> {
+    async fn post(
+        &self,
+        request: &mut Request<Incoming>,
+        work: &mut Work,
+        record: &Record,
+        mount: Mount,
+        era: Era,
+    ) -> Response<Body> {
         if !inbound::is_json(request.headers()) {
             let message = "Unsupported Media Type: the body must be application/json";
             return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, era, message);
@@ -268,9 +303,22 @@ impl Visit<'_> {
         if !work.count(self.settings.in_flight_max) {
             return self.crowded(era);
         }
-        let mut posted = match self.posted(request.headers(), mount, era, body) {
+        if self.claims.is_some_and(|claims| claims.body != hop::digest(&body)) {
+            return self.unproven(Unproven::Body);
+        }
+        let mut posted = match self.posted(request.headers(), &mount, era, &body, Asked::Nobody) {
             Ok(posted) => posted,
             Err(repeated) => return repeated_header(repeated, era),
+        };
+        if posted.is_none() {
+            if let Some(response) = Box::pin(self.elsewhere(request, &body, record, era)).await {
+                return response;
+            }
+            posted = self.posted(request.headers(), &mount, era, &body, Asked::Everybody).unwrap_or_default();
+        }
+        drop((mount, body));
+        let Some(posted) = posted.as_mut() else {
+            return refuse(StatusCode::INTERNAL_SERVER_ERROR, era, "Internal server error");
         };
         // A long call shall not keep the buffer that its request was read into.
         request.headers_mut().clear();
@@ -291,19 +339,41 @@ impl Visit<'_> {
         throttle::busy(era, "too many calls are being answered")
     }
 
-    fn posted(&self, map: &HeaderMap, mount: Mount, era: Era, body: Bytes) -> Result<Posted, inbound::Repeated> {
+    /// Hands a message to the front; `None` when what it names may be elsewhere and nobody was asked.
+    fn posted(
+        &self,
+        map: &HeaderMap,
+        mount: &Mount,
+        era: Era,
+        body: &Bytes,
+        asked: Asked,
+    ) -> Result<Option<Posted>, inbound::Repeated> {
         let headers = inbound::headers(map)?;
+        if asked == Asked::Nobody && !self.server.front.is_here(&headers) {
+            return Ok(None);
+        }
         let params = if era == Era::Modern { inbound::params(map) } else { Vec::new() };
-        let request = lb_front::Request { mount, principal: self.server.principal.clone(), headers };
-        Ok(self.server.front.post(request, params, body))
+        let request = lb_front::Request { mount: mount.clone(), principal: self.principal(), headers };
+        Ok(Some(self.server.front.post(request, params, body.clone())))
     }
 
-    fn bodiless(&self, request: &Request<Incoming>, mount: Mount, era: Era) -> Response<Body> {
+    async fn bodiless(&self, request: &Request<Incoming>, record: &Record, mount: Mount, era: Era) -> Response<Body> {
+        let here = match inbound::headers(request.headers()) {
+            Ok(headers) => self.server.front.is_here(&headers),
+            Err(repeated) => return repeated_header(repeated, era),
+        };
+        if !here && let Some(response) = Box::pin(self.elsewhere(request, &Bytes::new(), record, era)).await {
+            return response;
+        }
+        self.bodiless_here(request, mount, era)
+    }
+
+    fn bodiless_here(&self, request: &Request<Incoming>, mount: Mount, era: Era) -> Response<Body> {
         let headers = match inbound::headers(request.headers()) {
             Ok(headers) => headers,
             Err(repeated) => return repeated_header(repeated, era),
         };
-        let asked = lb_front::Request { mount, principal: self.server.principal.clone(), headers };
+        let asked = lb_front::Request { mount, principal: self.principal(), headers };
         let reply = if *request.method() == Method::GET {
             self.server.front.get(&asked)
         } else {
@@ -317,6 +387,14 @@ impl Visit<'_> {
 enum Route {
     Done(Response<Body>, Pages),
     Post(Mount, Era),
+    Bodiless(Mount, Era),
+}
+
+/// Who was asked where what a request names is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Nobody,
+    Everybody,
 }
 
 /// Whether web pages may read the response.

@@ -1,11 +1,14 @@
 //! What an operator can set about the HTTP side.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lb_exchange::Secret;
 
+use crate::hop::NodeKeys;
+use crate::listen::Place;
 use crate::network::Network;
 use crate::pages::Pages;
 use crate::rate::Rate;
@@ -80,6 +83,9 @@ pub struct Settings {
     pub health: Option<HealthSource>,
     /// Pages for operators.
     pub pages: Vec<Pages>,
+
+    /// How this node and others reach each other; `None` where it is alone.
+    pub node: Option<NodeSettings>,
 }
 
 impl Default for Settings {
@@ -111,6 +117,7 @@ impl Default for Settings {
             retry_after: Duration::from_secs(3),
             health: None,
             pages: Vec::new(),
+            node: None,
         }
     }
 }
@@ -119,6 +126,22 @@ impl std::fmt::Debug for Settings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Settings").field("mcp_path", &self.mcp_path).finish_non_exhaustive()
     }
+}
+
+/// How nodes reach each other, see [`Listener::bind_for_nodes`](crate::Listener::bind_for_nodes).
+#[derive(Clone, Debug)]
+pub struct NodeSettings {
+    /// Where other nodes connect. What it is at the start holds until the end.
+    pub listen: Place,
+    /// The URL under which they do, exactly as they are told it. What was sent to another URL is refused; without one
+    /// it is not looked at.
+    pub url: Option<String>,
+    /// What nodes know each other by.
+    pub keys: NodeKeys,
+    /// Whether nodes beyond this machine may be spoken to without TLS.
+    pub insecure: bool,
+    /// A file of PEM with the authorities of the other nodes' certificates; without one it is those of the system.
+    pub authorities: Option<PathBuf>,
 }
 
 /// The header in which a proxy says whose request it passes on.

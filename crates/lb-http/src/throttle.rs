@@ -45,7 +45,7 @@ pub(crate) fn tell(allowance: &Allowance, headers: &mut HeaderMap) {
 }
 
 /// Up to the next whole one, so that nobody comes back too early.
-fn seconds(time: Duration) -> u64 {
+pub(crate) fn seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() != 0)
 }
 

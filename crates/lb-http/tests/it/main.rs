@@ -3,7 +3,11 @@
 mod calls;
 mod guards;
 mod handover;
+mod hops;
+mod hops_proof;
+mod hops_trouble;
 mod limits;
+mod node;
 mod pages;
 mod peer;
 mod rates;
