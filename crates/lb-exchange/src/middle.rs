@@ -116,6 +116,11 @@ pub trait Seat: Send + Sync {
 
     /// Ends the session; safe to call twice.
     fn end(&self, why: Cancel);
+
+    /// Waits, within reason, until a session that was ended is gone from wherever it is kept.
+    fn ended(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// Names a legacy session: 256 random bits, a bearer secret.

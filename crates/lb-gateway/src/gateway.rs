@@ -1,6 +1,7 @@
 //! The gateway: its registries, and how it is made and closed.
 
 mod middle;
+mod resting;
 mod seating;
 mod sweep;
 mod waking;
@@ -21,6 +22,7 @@ use lb_wire::Text;
 use lb_wire::revision::code;
 use parking_lot::{Mutex, RwLock};
 
+use self::waking::Flight;
 use crate::clock::{Clock, Schedule};
 use crate::keep::{Keeper, Keeping};
 use crate::live::{Live, Policy};
@@ -112,8 +114,8 @@ pub struct Shared {
     numbers: AtomicU64,
     draining: AtomicBool,
     keeper: Option<Arc<Keeper>>,
-    /// Held while a session is woken, so that all who ask for it get the same.
-    waking: Mutex<()>,
+    /// Sessions that are being looked for, or written out: all who ask for one wait for the same.
+    waking: Mutex<HashMap<Box<str>, Flight>>,
 }
 
 impl Gateway {
@@ -184,26 +186,9 @@ impl Gateway {
         let (schedule, tasks) = (gateway.0.schedule.clone(), gateway.0.tasks.clone());
         gateway.0.tasks.spawn(schedule.run(tasks));
         if let Some(keeper) = gateway.0.keeper.clone() {
-            let tasks = gateway.0.tasks.clone();
-            gateway.0.tasks.spawn(async move {
-                tokio::select! {
-                    () = keeper.run() => {}
-                    () = tasks.stopping() => {}
-                }
-            });
+            gateway.0.start_keeping(keeper);
         }
         Ok(gateway)
-    }
-
-    /// Reads the sessions of the process before this one, which come back when their clients do. Says how many.
-    ///
-    /// # Errors
-    /// The store does not answer; nothing was read.
-    pub async fn recall(&self) -> Result<usize, lb_store::Error> {
-        match &self.0.keeper {
-            Some(keeper) => keeper.load().await,
-            None => Ok(0),
-        }
     }
 
     /// How many sessions there are.
@@ -414,6 +399,24 @@ impl Shared {
         if let Some(seat) = seat {
             self.tasks.spawn(async move { seat.close().await });
         }
+    }
+
+    /// Writes what changes, and drops what belongs to somebody else.
+    fn start_keeping(self: &Arc<Self>, keeper: Arc<Keeper>) {
+        let shared = Arc::downgrade(self);
+        keeper.tell_lost(move |id| {
+            if let Some(shared) = shared.upgrade() {
+                shared.lose(id);
+            }
+        });
+        let tasks = self.tasks.clone();
+        self.tasks.spawn(resting::rest(Arc::downgrade(self)));
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = keeper.run() => {}
+                () = tasks.stopping() => {}
+            }
+        });
     }
 
     fn now(&self) -> u64 {

@@ -1,90 +1,163 @@
-//! Sessions that outlive the process: what changes is written behind the calls, and read back at the start.
+//! Sessions that outlive the process: what changes is written behind the calls, and read back when a client asks for it.
 //!
 //! A call never waits for the store. Whoever changes a session marks it; one task takes what the marked sessions have
-//! noted and writes it, session by session in the order in which it happened. What the store does not take is tried
-//! again, and a session that has too much waiting is written anew as a whole.
+//! noted and writes it, session by session in the order in which it happened. Every write holds only while the session is
+//! ours: one small value, the owner, guards them all. What the store does not take is tried again, and a session of
+//! which too much waits is written anew as a whole. Nothing is read before somebody asks for it.
 
-mod asleep;
 mod head;
+mod keys;
+mod own;
+mod owner;
+mod pieces;
+mod read;
+mod record;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use lb_exchange::SessionId;
-use lb_session::Return;
-use lb_store::{Key, Store};
+use lb_store::Store;
 use parking_lot::Mutex;
-use sha2::{Digest as _, Sha256};
 use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::asleep::Asleep;
 pub(crate) use self::head::Head;
-pub(crate) use self::write::Writing;
+pub(crate) use self::keys::Keys;
+pub(crate) use self::owner::{Holder, Owner};
+pub(crate) use self::read::{Asleep, Found, look, read};
+pub(crate) use self::write::{Ended, Source, Writing, Wrote};
+use crate::clock::sleep_until;
+use crate::nodes::{Membership, NodeName};
 
 /// Sessions that are written at once.
 const AT_ONCE: usize = 16;
 /// The wait before a store that failed is tried again, at first and at most.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// Bytes that wait for a store that does not answer; sessions that have more are written anew when it does.
+const WAITING_BYTES_MAX: usize = 32 << 20;
+/// How long the end of the process waits for the store.
+const FINISH_MAX: Duration = Duration::from_secs(5);
+/// How long the end of a session waits for the store.
+const ERASE_MAX: Duration = Duration::from_secs(2);
 
-/// Says that the process before this one had written everything.
-const CLEAN: &str = "node:clean";
+/// Sessions that are remembered to have been claimed and not read.
+const CLAIMED_MAX: usize = 10_000;
 
 /// How a gateway keeps its sessions.
 #[derive(Clone, Debug)]
 pub struct Keeping {
     /// Where.
     pub store: Arc<dyn Store>,
+    /// Who we are among those who use the store, and who else is.
+    pub nodes: Arc<Membership>,
     /// How long changes gather before they are written.
     pub gather: Duration,
     /// How long a session is kept that nobody uses.
     pub ttl: Duration,
+    /// Whether others read what is kept, or nothing may be lost: a client is told its session when that is written.
+    pub shared: bool,
+    /// Whether what ends a stream or needs an answer is sent when it is written.
+    pub wait_for_streams: bool,
 }
 
-/// Writes what changes, and knows who may come back.
+/// Who hears of a session that belongs to somebody else.
+type Lost = Box<dyn Fn(&SessionId) + Send + Sync>;
+
+/// Writes what changes.
 pub(crate) struct Keeper {
     keeping: Keeping,
     marked: Mutex<HashSet<Box<str>>>,
     bell: Notify,
     /// What is being written of each session that is awake.
     writing: Mutex<HashMap<Box<str>, Arc<Writing>>>,
-    /// Sessions of the process before this one whose clients have not come back, by the hash of their ids.
-    asleep: Mutex<HashMap<Box<str>, Asleep>>,
-    /// Whether the process before this one may have had more to write.
-    may_miss: AtomicBool,
+    /// Held while what is marked is written.
+    pass: tokio::sync::Mutex<()>,
+    /// Bytes that wait.
+    waiting: AtomicUsize,
+    /// The process ends: from here on only [`Keeper::finish`] writes.
+    finishing: CancellationToken,
     /// Whether nothing is written any more: what happens from here on is the end of the process, not of sessions.
     stopped: AtomicBool,
+    /// Hears of sessions that belong to somebody else.
+    lost: OnceLock<Lost>,
+    /// Sessions that were claimed and could not be read: the owners that were set, and whether changes may be missing.
+    claimed: Mutex<HashMap<Box<str>, (Owner, bool)>>,
 }
 
 impl Keeper {
     pub(crate) fn new(keeping: Keeping) -> Arc<Self> {
-        let (marked, writing, asleep) = Default::default();
-        let (may_miss, stopped) = (AtomicBool::new(true), AtomicBool::new(false));
-        Arc::new(Self { keeping, marked, bell: Notify::new(), writing, asleep, may_miss, stopped })
+        let (marked, writing, pass, waiting, claimed) = Default::default();
+        let (bell, finishing, stopped) = (Notify::new(), CancellationToken::new(), AtomicBool::new(false));
+        let lost = OnceLock::new();
+        Arc::new(Self { keeping, marked, bell, writing, pass, waiting, finishing, stopped, lost, claimed })
+    }
+
+    /// Who hears of sessions that belong to somebody else: they are to be dropped without another word to the store.
+    pub(crate) fn tell_lost(&self, hear: impl Fn(&SessionId) + Send + Sync + 'static) {
+        if self.lost.set(Box::new(hear)).is_err() {
+            tracing::error!("somebody hears of lost sessions already");
+        }
+    }
+
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.keeping.store
+    }
+
+    pub(crate) fn nodes(&self) -> &Arc<Membership> {
+        &self.keeping.nodes
+    }
+
+    pub(crate) fn me(&self) -> &NodeName {
+        self.keeping.nodes.me()
+    }
+
+    pub(crate) fn ttl(&self) -> Duration {
+        self.keeping.ttl
+    }
+
+    /// Whether a client is told its session only when that is written.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.keeping.shared
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.keeping.nodes.generation()
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// Whether a session is known to be ours, or nobody can say otherwise.
+    pub(crate) fn is_verified(&self, writing: &Writing) -> bool {
+        self.generation() <= writing.verified() || self.store().facts().away_since.is_some()
     }
 
     /// A session is new, or awake again: it is written from here on.
-    pub(crate) fn begin(&self, id: &SessionId, writing: Writing) {
-        self.writing.lock().insert(id.as_str().into(), Arc::new(writing));
-        self.mark(id);
+    pub(crate) fn begin(&self, writing: &Arc<Writing>) {
+        self.writing.lock().insert(writing.id.as_str().into(), writing.clone());
+        self.mark(&writing.id);
     }
 
     /// Something of a session is to be written.
     pub(crate) fn mark(&self, id: &SessionId) {
-        if !self.stopped.load(Ordering::Acquire) && self.marked.lock().insert(id.as_str().into()) {
+        if !self.is_stopped() && self.marked.lock().insert(id.as_str().into()) {
             self.bell.notify_one();
         }
     }
 
     /// A session has ended: what is kept of it goes.
     pub(crate) fn forget(&self, id: &SessionId) {
-        if self.stopped.load(Ordering::Acquire) {
+        if self.is_stopped() {
             return;
         }
         if let Some(writing) = self.writing.lock().get(id.as_str()) {
@@ -93,57 +166,143 @@ impl Keeper {
         self.mark(id);
     }
 
-    /// Takes out a session of the process before this one.
-    pub(crate) fn wake(&self, id: &str) -> Option<Asleep> {
-        let mut asleep = self.asleep.lock();
-        if asleep.is_empty() { None } else { asleep.remove(name_of(id).as_str()) }
+    /// Writes what there is of one session, now. False when the store does not take it.
+    pub(crate) async fn write_now(&self, writing: &Writing) -> bool {
+        matches!(writing.write(self, true).await, Wrote::All)
     }
 
-    /// How sessions come back.
-    pub(crate) fn how(&self) -> Return<'static> {
-        Return { why: "Node lost", may_miss: self.may_miss.load(Ordering::Relaxed) }
-    }
-
-    /// Writes what there is, and nothing more: the process ends, and its sessions are to come back.
-    pub(crate) async fn finish(&self) {
-        let written = self.write_marked().await;
-        self.stopped.store(true, Ordering::Release);
-        let Ok(key) = Key::parse(CLEAN) else { return };
-        if written && let Err(error) = self.keeping.store.set(&key, "1", self.keeping.ttl).await {
-            tracing::warn!(%error, "it could not be noted that everything was written");
+    /// Waits until nothing is kept of a session that has ended, for as long as is reasonable.
+    pub(crate) async fn erased(&self, writing: &Writing) {
+        let gone = async {
+            while !self.is_stopped() && !matches!(writing.write(self, true).await, Wrote::Ended(_)) {
+                tokio::time::sleep(RETRY.0).await;
+            }
+        };
+        if tokio::time::timeout(ERASE_MAX, gone).await.is_err() {
+            tracing::warn!(session = writing.hash(), "what is kept of a session that has ended is removed later");
         }
     }
 
-    /// Writes until it is dropped. Cancel safe: what was noted and not written is lost, as with the process.
-    pub(crate) async fn run(self: Arc<Self>) {
-        let mut wait = RETRY.0;
-        loop {
-            self.bell.notified().await;
-            tokio::time::sleep(self.keeping.gather).await;
-            if self.write_marked().await {
-                wait = RETRY.0;
-                continue;
+    /// Writes one session and lets go of it. False when it stays ours.
+    pub(crate) async fn let_go(&self, writing: &Writing) -> bool {
+        let wrote = writing.release(self).await;
+        self.after(&writing.id, wrote);
+        let gone = matches!(wrote, Wrote::Ended(_));
+        if !gone {
+            self.mark(&writing.id);
+        }
+        gone
+    }
+
+    /// Writes what there is and lets go of every session, and then writes nothing more: the process ends, and its sessions
+    /// are to come back.
+    pub(crate) async fn finish(&self) {
+        self.finishing.cancel();
+        let until = Instant::now() + FINISH_MAX;
+        let all: Vec<_> = self.writing.lock().values().cloned().collect();
+        let releases = all.iter().map(|writing| async move {
+            loop {
+                match tokio::time::timeout_at(until, writing.release(self)).await {
+                    Ok(Wrote::Ended(_)) => return false,
+                    Ok(Wrote::All | Wrote::Later(_)) if Instant::now() + RETRY.0 < until => {
+                        tokio::time::sleep(RETRY.0).await;
+                    }
+                    Ok(Wrote::All | Wrote::Later(_)) | Err(_) => return true,
+                }
             }
-            tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(RETRY.1);
-            self.bell.notify_one();
+        });
+        let kept_back = stream::iter(releases).buffer_unordered(AT_ONCE * 4).filter(|kept| std::future::ready(*kept));
+        let kept_back = kept_back.count().await;
+        self.stopped.store(true, Ordering::Release);
+        if kept_back != 0 {
+            tracing::warn!(sessions = kept_back, "sessions could not be written to their end");
+        }
+    }
+
+    /// Writes until the process ends. Cancel safe: what was noted and not written is lost, as with the process.
+    pub(crate) async fn run(self: Arc<Self>) {
+        let mut again = None;
+        loop {
+            tokio::select! {
+                () = self.bell.notified() => tokio::time::sleep(self.keeping.gather).await,
+                () = sleep_until(again) => {}
+                () = self.finishing.cancelled() => return,
+            }
+            let passed = tokio::select! {
+                passed = self.pass(false) => passed,
+                () = self.finishing.cancelled() => return,
+            };
+            again = passed.map(|wait| Instant::now() + wait);
         }
     }
 
     /// Writes what is marked; false when some of it has to be tried again.
+    #[cfg(test)]
     pub(crate) async fn write_marked(&self) -> bool {
+        self.pass(true).await.is_none()
+    }
+
+    /// Writes what is marked. After what time some of it has to be tried again, if any.
+    async fn pass(&self, urgent: bool) -> Option<Duration> {
+        let _one_at_a_time = self.pass.lock().await;
         let marked = std::mem::take(&mut *self.marked.lock());
-        let writes = marked.into_iter().map(|id| async move {
-            let Some(writing) = self.writing.lock().get(&id).cloned() else { return true };
-            let written = writing.write(&self.keeping).await;
-            if !written {
+        let away = AtomicBool::new(false);
+        let writes = marked.into_iter().map(|id| {
+            let away = &away;
+            async move {
+                let writing = self.writing.lock().get(&id).cloned()?;
+                // One is enough to find out that nobody answers.
+                let wrote = match away.load(Ordering::Relaxed) {
+                    true => Wrote::Later(RETRY.0),
+                    false => writing.write(self, urgent).await,
+                };
+                self.after(&writing.id, wrote);
+                let Wrote::Later(wait) = wrote else { return None };
+                away.fetch_or(self.store().facts().away_since.is_some(), Ordering::Relaxed);
                 self.marked.lock().insert(id);
-            } else if writing.is_over() {
-                self.writing.lock().remove(&id);
+                Some(wait)
             }
-            written
         });
-        stream::iter(writes).buffer_unordered(AT_ONCE).fold(true, |all, one| async move { all && one }).await
+        let waits = stream::iter(writes).buffer_unordered(AT_ONCE);
+        waits.fold(None, |least, wait| async move { least.into_iter().chain(wait).min() }).await
+    }
+
+    /// What follows from a write.
+    fn after(&self, id: &SessionId, wrote: Wrote) {
+        let Wrote::Ended(end) = wrote else { return };
+        self.writing.lock().remove(id.as_str());
+        if end == Ended::Lost
+            && let Some(hear) = self.lost.get()
+        {
+            hear(id);
+        }
+    }
+
+    /// Counts what waits anew; false when that is too much.
+    fn holds(&self, before: usize, now: usize) -> bool {
+        let all = self.waiting.fetch_add(now, Ordering::Relaxed) + now;
+        self.waiting.fetch_sub(before, Ordering::Relaxed);
+        now == 0 || all.saturating_sub(before) <= WAITING_BYTES_MAX
+    }
+
+    /// A session was claimed with this owner, and could not be read: whoever asks next may go on.
+    pub(crate) fn note_claimed(&self, id: &str, owner: Owner, may_miss: bool) {
+        let mut claimed = self.claimed.lock();
+        if claimed.len() < CLAIMED_MAX {
+            claimed.insert(id.into(), (owner, may_miss));
+        }
+    }
+
+    /// A session that was claimed with this very owner and not read, and whether changes may be missing.
+    pub(crate) fn take_claimed(&self, id: &str, owner: &Owner) -> Option<bool> {
+        let (claimed, may_miss) = self.claimed.lock().remove(id)?;
+        (claimed == *owner).then_some(may_miss)
+    }
+
+    /// How many sessions are written here.
+    #[cfg(test)]
+    pub(crate) fn awake(&self) -> usize {
+        self.writing.lock().len()
     }
 }
 
@@ -151,10 +310,4 @@ impl std::fmt::Debug for Keeper {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Keeper").field("keeping", &self.keeping).finish_non_exhaustive()
     }
-}
-
-/// What a session is called where it is kept: its id is a secret of its client.
-fn name_of(id: &str) -> String {
-    let hash = Sha256::digest(id.as_bytes());
-    hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }

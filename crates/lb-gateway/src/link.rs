@@ -12,6 +12,7 @@ use lb_backend::{ConnectError, Connection, Connector, Dismissal, Server, Wish};
 use lb_exchange::{
     BoxFuture, Call, Caller, End, Exchange, Feed, FeedItem, List, Note, Outcome, ServerSpec, Target, Tasks,
 };
+use lb_wire::compose::Object;
 use lb_wire::revision::Era;
 use lb_wire::{Message, Raw, Text, compose};
 use parking_lot::Mutex;
@@ -92,6 +93,8 @@ type Attempt = BoxFuture<'static, Result<Arc<Connection>, ConnectError>>;
 struct Restore {
     log_level: Option<Raw>,
     subscriptions: Vec<Raw>,
+    /// Whether there ever was something to tell again.
+    ever: bool,
 }
 
 /// How long a link is there that one more call has needed, where the server has no such time of its own.
@@ -251,11 +254,6 @@ impl Link {
         Ok(())
     }
 
-    /// Its client has said that it is ready to the process before this one, and does not say it again.
-    pub(crate) fn client_was_ready(&self) {
-        self.state.lock().client_is_ready = true;
-    }
-
     /// A notification of the client that the link was made for.
     pub fn notified(self: &Arc<Self>, message: &Message) {
         let is_ready = message.method() == "notifications/initialized";
@@ -345,8 +343,8 @@ impl Link {
         }
     }
 
-    /// Remembers what a request tells the server for longer than itself.
-    pub fn remember(&self, call: &Call) {
+    /// Remembers what a request tells the server for longer than itself; whether it tells it such a thing.
+    pub fn remember(&self, call: &Call) -> bool {
         let mut restore = self.restore.lock();
         match call.message.method() {
             "logging/setLevel" => restore.log_level = call.message.body(),
@@ -362,8 +360,32 @@ impl Link {
                 let uri = call.message.member("uri");
                 restore.subscriptions.retain(|known| Some(known) != uri.as_ref());
             }
-            _ => {}
+            _ => return false,
         }
+        restore.ever = true;
+        true
+    }
+
+    /// What the server was told and must be told again, as it is written; `None` when that was never anything.
+    pub(crate) fn told(&self) -> Option<Raw> {
+        let restore = self.restore.lock();
+        let subscriptions = compose::array(restore.subscriptions.iter());
+        let told = Object::new().maybe("level", restore.log_level.as_ref()).raw("subscriptions", &subscriptions);
+        restore.ever.then(|| told.finish())
+    }
+
+    /// Its client has told all this to the process before this one, and does not say it again.
+    pub(crate) fn was_told(&self, told: Option<&Raw>) {
+        self.state.lock().client_is_ready = true;
+        // As after a restart, for the server and for the client alike.
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        let Some(told) = told else { return };
+        let subscriptions = told.member("subscriptions").and_then(|all| all.read::<Vec<String>>().ok());
+        *self.restore.lock() = Restore {
+            log_level: told.member("level").map(|level| level.detached()),
+            subscriptions: subscriptions.unwrap_or_default().iter().map(|uri| Raw::string(uri)).collect(),
+            ever: true,
+        };
     }
 
     /// Whether the server was asked to tell of changes.

@@ -248,6 +248,12 @@ impl Live {
         self.calls.load(Ordering::Acquire) == 0 && !self.cell.with(|session| session.is_busy())
     }
 
+    /// Whether it has nothing that only this process has: no connected server, and no timer that runs.
+    pub(crate) fn can_rest(&self) -> bool {
+        self.backends.lock().values().all(|backend| !backend.is_up())
+            && self.cell.with(|session| session.timers(false).next().is_none())
+    }
+
     /// When a client last used it, on the clock of the gateway.
     pub(crate) fn last_used(&self) -> Duration {
         self.cell.with(|session| session.last_activity().up)

@@ -3,13 +3,14 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use lb_exchange::{Call, Caller, Cancel, Desk, Exchange, Mount, Seat, SessionId, Streams};
+use lb_exchange::{BoxFuture, Call, Caller, Cancel, Desk, Exchange, Mount, Seat, SessionId, Streams};
 use lb_session::streams::SharedStreams;
 use lb_wire::Message;
 
 use crate::census::Usage;
 use crate::convert;
 use crate::gateway::Shared;
+use crate::keep::{Source, Writing};
 use crate::link::Link;
 use crate::listen::Ear;
 use crate::live::Live;
@@ -39,6 +40,8 @@ pub struct LegacySeat {
     /// Whether it takes no more requests.
     pub(crate) leaving: AtomicBool,
     pub(crate) ended: AtomicBool,
+    /// What is written of it, where it is kept.
+    pub(crate) kept: Option<Arc<Writing>>,
 }
 
 /// How a session reaches its server.
@@ -51,11 +54,33 @@ pub enum Way {
     Surface(Arc<Live>, Arc<dyn Surface>),
 }
 
+impl Way {
+    /// Where the changes of a session come from that goes this way.
+    pub(crate) fn source(&self) -> Source {
+        match self {
+            Self::Own(link) => Source::of(None, Some(link)),
+            // What a server that is shared was told is not for one of those to tell it again.
+            Self::Shared(_) => Source::default(),
+            Self::Surface(live, _) => Source::of(Some(live.cell()), None),
+        }
+    }
+}
+
 impl LegacySeat {
     /// Whether the session may be ended for want of use.
     pub fn is_idle(&self) -> bool {
         let live_is_idle = self.live().is_none_or(|live| live.is_idle());
         !self.ear.is_open() && self.desk.running() == 0 && live_is_idle
+    }
+
+    /// Whether it can be written out and let go of: nothing is under way, and nothing is there that only this process has.
+    pub(crate) fn can_rest(&self) -> bool {
+        let rests = match &self.way {
+            Way::Own(link) => link.current().is_none(),
+            Way::Shared(joined) => joined.link().current().is_none(),
+            Way::Surface(live, _) => live.can_rest(),
+        };
+        rests && self.is_idle() && self.kept.is_some()
     }
 
     /// When its client last used it, in seconds since the gateway started. One that holds the seat itself, as on stdio,
@@ -139,7 +164,12 @@ impl Seat for LegacySeat {
         };
         let exchange = match &self.way {
             Way::Own(link) => {
-                link.remember(&call);
+                if link.remember(&call)
+                    && let Some(gateway) = self.gateway.upgrade()
+                    && let Some(keeper) = gateway.keeper()
+                {
+                    keeper.mark(&self.id);
+                }
                 link.open(call, convert::from_legacy)
             }
             Way::Shared(joined) => joined.open(call, convert::from_legacy),
@@ -171,8 +201,27 @@ impl Seat for LegacySeat {
     }
 
     fn end(&self, why: Cancel) {
+        if self.stop(&why)
+            && let Some(gateway) = self.gateway.upgrade()
+        {
+            gateway.forget(&self.id);
+        }
+    }
+
+    fn ended(&self) -> BoxFuture<'_, ()> {
+        let keeper = self.gateway.upgrade().and_then(|gateway| gateway.keeper().cloned());
+        match (keeper, &self.kept) {
+            (Some(keeper), Some(kept)) => Box::pin(async move { keeper.erased(kept).await }),
+            _ => Box::pin(std::future::ready(())),
+        }
+    }
+}
+
+impl LegacySeat {
+    /// Ends what goes on here, and nothing of what is kept. False when that was done before.
+    pub(crate) fn stop(&self, why: &Cancel) -> bool {
         if self.ended.swap(true, Ordering::AcqRel) {
-            return;
+            return false;
         }
         // First: whoever waits in a tool is told why, before its call is cancelled.
         if let Some(live) = self.live()
@@ -180,11 +229,9 @@ impl Seat for LegacySeat {
         {
             tracing::info!(session = live.hash(), "session_destroyed");
         }
-        self.desk.clear(&why);
+        self.desk.clear(why);
         self.ear.close();
         self.streams.close();
-        if let Some(gateway) = self.gateway.upgrade() {
-            gateway.forget(&self.id);
-        }
+        true
     }
 }

@@ -59,7 +59,7 @@ pub enum Happening {
     /// A timer fired.
     TimerExpired { timer: Ulid, message: Box<str>, fired: u64, interval: bool },
     /// Events were lost before anybody had them.
-    EventsDropped { count: u64, first: Ulid, last: Ulid },
+    EventsDropped { count: u64, first: Ulid, last: Ulid, node_lost: bool },
 }
 
 /// Why a request of a server can no longer be answered.
@@ -195,10 +195,11 @@ impl Happening {
                 .text("message", message)
                 .number("fireCount", *fired)
                 .flag("interval", *interval),
-            Self::EventsDropped { count, first, last } => data
+            Self::EventsDropped { count, first, last, node_lost } => data
                 .number("count", *count)
                 .text("firstLostId", &first.to_string())
-                .text("lastLostId", &last.to_string()),
+                .text("lastLostId", &last.to_string())
+                .maybe_text("cause", node_lost.then_some(Cause::NodeLost.as_str())),
             _ => self.server_data(data.text("name", server)),
         }
         .finish()

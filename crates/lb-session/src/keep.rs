@@ -19,7 +19,7 @@ use crate::limits::Limits;
 use crate::moment::Moment;
 use crate::pending::PendingKind;
 use crate::session::Session;
-use crate::tasks::Task;
+use crate::tasks::{KeptTask, Task};
 use crate::timers::TimerRecord;
 use crate::ulid::Ulid;
 
@@ -36,7 +36,7 @@ pub struct Delta {
     /// Events before this place are not wanted any more.
     pub events_from: u64,
     /// Tasks that are new or have ended, whole.
-    pub tasks: Vec<(Ulid, Raw)>,
+    pub tasks: Vec<(Ulid, KeptTask)>,
     /// Tasks that are forgotten.
     pub tasks_gone: Vec<Ulid>,
 }
@@ -56,6 +56,13 @@ pub struct Kept {
 #[derive(Debug, thiserror::Error)]
 #[error("what was kept of a session cannot be read: {0}")]
 pub struct Unreadable(#[from] serde_json::Error);
+
+impl Unreadable {
+    /// Reading it did not come to an end.
+    pub fn because(why: &dyn std::fmt::Display) -> Self {
+        Self(serde::de::Error::custom(why))
+    }
+}
 
 /// How a session comes back.
 #[derive(Clone, Copy, Debug)]

@@ -34,6 +34,6 @@ pub use moment::{Moment, rfc3339};
 pub use pending::{NewRequest, Pending, PendingKind, RequestGone, TooManyPending};
 pub use secrets::is_unsafe_for_models;
 pub use session::Session;
-pub use tasks::{NewTask, Task, TaskError, TaskStatus, TooManyTasks};
+pub use tasks::{KeptTask, NewTask, Task, TaskError, TaskStatus, TooManyTasks};
 pub use timers::{Timer, TimerError, TimerNotFound, TimerStatus};
 pub use ulid::Ulid;

@@ -21,7 +21,7 @@ mod task;
 #[cfg(test)]
 mod tests;
 
-pub use task::{Task, TaskStatus};
+pub use task::{KeptTask, Task, TaskStatus};
 
 use task::State;
 

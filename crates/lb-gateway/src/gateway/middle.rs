@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use lb_exchange::{BoxFuture, Call, End, Exchange, Hello, Middle, Mount, Principal, Refusal, Seat, Welcome};
+use lb_exchange::{BoxFuture, Call, End, Exchange, Hello, Middle, Mount, Place, Principal, Refusal, Seat, Welcome};
 
 use super::{Gateway, unknown_server};
 use crate::pool::Pool;
@@ -34,8 +34,7 @@ impl Middle for Gateway {
     }
 
     fn seat(&self, id: &str, mount: &Mount, who: &Principal) -> Option<Arc<dyn Seat>> {
-        let known = self.0.sessions.read().get(id).cloned();
-        let seat = known.or_else(|| self.0.wake(id))?;
+        let seat = self.0.sessions.read().get(id).cloned()?;
         let same = seat.mount == *mount && seat.caller.principal == *who && !seat.ended.load(Ordering::Relaxed);
         if !same {
             return None;
@@ -45,7 +44,20 @@ impl Middle for Gateway {
         if let Some(live) = seat.live() {
             live.touch();
         }
+        if let (Some(kept), Some(keeper)) = (&seat.kept, &self.0.keeper)
+            && kept.touch(self.0.now())
+        {
+            keeper.mark(&seat.id);
+        }
         Some(seat)
+    }
+
+    fn is_here(&self, session: &str) -> bool {
+        self.0.is_here(session)
+    }
+
+    fn locate<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Place> {
+        Box::pin(self.0.locate(session))
     }
 
     fn adopt(&self, pump: BoxFuture<'static, ()>) {

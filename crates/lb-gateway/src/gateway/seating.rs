@@ -15,7 +15,7 @@ use lb_wire::splice::Splice;
 use super::{Shared, unknown_server};
 use crate::census::Usage;
 use crate::convert;
-use crate::keep::{Head, Writing};
+use crate::keep::{Head, Owner, Source, Writing};
 use crate::link::Link;
 use crate::listen::Ear;
 use crate::live::Live;
@@ -30,6 +30,19 @@ use crate::telemetry::Watcher;
 struct Seated {
     seat: Arc<LegacySeat>,
     result: Raw,
+    /// Its only server, if it has one.
+    entry: Option<Arc<Entry>>,
+}
+
+/// What a seat is made of.
+pub(super) struct Seating<'a> {
+    pub(super) id: SessionId,
+    pub(super) mount: Mount,
+    pub(super) caller: Arc<Caller>,
+    pub(super) way: Way,
+    pub(super) ear: Arc<Ear>,
+    pub(super) watcher: &'a Arc<Watcher>,
+    pub(super) kept: Option<Arc<Writing>>,
 }
 
 impl Shared {
@@ -52,26 +65,58 @@ impl Shared {
     }
 
     async fn seated(self: &Arc<Self>, hello: Hello) -> Result<Welcome, Refusal> {
-        if self.draining.load(Ordering::Relaxed) || self.setup.limits.sessions_max <= self.sessions.read().len() {
+        if !self.has_room() {
             self.totals.sessions_refused.inc();
-            let error = ErrorBody::new(code::INTERNAL_ERROR, "no room for another session, try again later", None);
-            return Err(Refusal { error, busy: true });
+            return Err(busy("no room for another session, try again later"));
         }
-        let head = self.keeper.is_some().then(|| Head { hello: hello.clone(), began: self.clock.now().unix });
-        let welcome = self.welcome(hello).await?;
-        if let (Some(head), Some(keeper)) = (head, &self.keeper) {
-            let (id, live) = (welcome.seat.id().clone(), welcome.seat.live().cloned());
-            match Writing::new(id.as_str(), Some(head.kept()), live.as_ref().map(|live| live.cell())) {
-                Ok(writing) => keeper.begin(&id, writing),
-                Err(error) => tracing::error!(%error, "a session cannot be kept"),
-            }
+        let head = self.keeper.as_ref().map(|_| Head { hello: hello.clone(), began: self.clock.now().unix }.kept());
+        let Seated { seat, result, entry } = self.welcome(hello, head.as_ref()).await?;
+        self.keep(&seat).await?;
+        self.publish(&seat);
+        if let Some(entry) = entry {
+            let no_server = |error: ConnectError| Refusal { error: error.to_body(entry.name().as_str()), busy: false };
+            self.still_served(&entry, &seat).map_err(no_server)?;
         }
-        Ok(Welcome { seat: welcome.seat, result: welcome.result })
+        if let Some(live) = seat.live() {
+            live.connect_all();
+        }
+        Ok(Welcome { seat, result })
     }
 
-    async fn welcome(self: &Arc<Self>, hello: Hello) -> Result<Seated, Refusal> {
+    /// Whether another session may begin here.
+    pub(super) fn has_room(&self) -> bool {
+        !self.draining.load(Ordering::Relaxed) && self.sessions.read().len() < self.setup.limits.sessions_max
+    }
+
+    /// Has a session that nobody can name yet written from here on. Where others read it, its client is told of it only
+    /// when it is written.
+    async fn keep(self: &Arc<Self>, seat: &Arc<LegacySeat>) -> Result<(), Refusal> {
+        let (Some(keeper), Some(kept)) = (&self.keeper, &seat.kept) else { return Ok(()) };
+        kept.set_verified(keeper.generation());
+        keeper.begin(kept);
+        if !keeper.is_shared() {
+            return Ok(());
+        }
+        let unseen = Unseen { gateway: self, seat: Some(seat) };
+        if !keeper.write_now(kept).await {
+            self.totals.sessions_refused.inc();
+            return Err(busy("the store does not answer, try again later"));
+        }
+        unseen.seen();
+        Ok(())
+    }
+
+    /// What is written of a new session, where sessions are kept.
+    fn writing(&self, id: &SessionId, head: Option<&Raw>, source: Source) -> Option<Arc<Writing>> {
+        let (keeper, head) = (self.keeper.as_ref()?, head?);
+        let writing = Writing::new(id, head.clone(), Owner::of(1, keeper.me()), source);
+        let told = writing.inspect_err(|error| tracing::error!(%error, "a session cannot be kept"));
+        told.ok().map(Arc::new)
+    }
+
+    async fn welcome(self: &Arc<Self>, hello: Hello, head: Option<&Raw>) -> Result<Seated, Refusal> {
         if let Some(surface) = self.surface(&hello.mount).cloned() {
-            return Ok(self.seat_on(surface, hello));
+            return Ok(self.seat_on(surface, hello, head));
         }
         let entry = self.entry(&hello.mount, &hello.caller.principal);
         let entry = entry.ok_or_else(|| Refusal { error: unknown_server(), busy: false })?;
@@ -89,9 +134,10 @@ impl Shared {
                 convert::welcome(connection.era(), connection.welcome(), hello.caller.revision)
             }
         };
-        let seat = self.take_seat(SessionId::random(), hello.mount, Arc::new(hello.caller), way, ear, &entry.watcher);
-        self.still_served(&entry, &seat).map_err(no_server)?;
-        Ok(Seated { seat, result })
+        let (id, caller) = (SessionId::random(), Arc::new(hello.caller));
+        let kept = self.writing(&id, head, way.source());
+        let seat = self.make_seat(Seating { id, mount: hello.mount, caller, way, ear, watcher: &entry.watcher, kept });
+        Ok(Seated { seat, result, entry: Some(entry) })
     }
 
     /// Ends a session whose server was removed or redefined since it was looked up: whoever saw to that has not seen this
@@ -106,27 +152,22 @@ impl Shared {
     }
 
     /// A client of a surface of ours is seated at once; its servers are connected meanwhile.
-    fn seat_on(self: &Arc<Self>, surface: Arc<dyn Surface>, hello: Hello) -> Seated {
+    fn seat_on(self: &Arc<Self>, surface: Arc<dyn Surface>, hello: Hello, head: Option<&Raw>) -> Seated {
         let (id, caller) = (SessionId::random(), Arc::new(hello.caller));
         let live = Live::new(self, caller.clone(), id.clone(), false);
         tracing::info!(session = live.hash(), "session_created");
         let result = reception::greeting(&surface.introduction(), caller.revision);
-        let ear = Arc::new(Ear::new(Feed::default()));
-        let seat = self.take_seat(id, hello.mount, caller, Way::Surface(live.clone(), surface), ear, &self.totals.own);
-        live.connect_all();
-        Seated { seat, result }
+        let (ear, way) = (Arc::new(Ear::new(Feed::default())), Way::Surface(live, surface));
+        let kept = self.writing(&id, head, way.source());
+        let watcher = &self.totals.own;
+        let seat = self.make_seat(Seating { id, mount: hello.mount, caller, way, ear, watcher, kept });
+        Seated { seat, result, entry: None }
     }
 
-    pub(super) fn take_seat(
-        self: &Arc<Self>,
-        id: SessionId,
-        mount: Mount,
-        caller: Arc<Caller>,
-        way: Way,
-        ear: Arc<Ear>,
-        watcher: &Arc<Watcher>,
-    ) -> Arc<LegacySeat> {
-        let seat = Arc::new(LegacySeat {
+    /// A seat that nobody can name yet.
+    pub(super) fn make_seat(self: &Arc<Self>, seating: Seating<'_>) -> Arc<LegacySeat> {
+        let Seating { id, mount, caller, way, ear, watcher, kept } = seating;
+        Arc::new(LegacySeat {
             id,
             mount,
             desk: Desk::default(),
@@ -141,9 +182,13 @@ impl Shared {
             leaving: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             caller,
-        });
+            kept,
+        })
+    }
+
+    /// From here on its client can name it.
+    pub(super) fn publish(&self, seat: &Arc<LegacySeat>) {
         self.sessions.write().insert(seat.id.as_str().into(), seat.clone());
-        seat
     }
 
     pub(super) fn way(self: &Arc<Self>, entry: &Arc<Entry>, hello: &Hello) -> (Way, Arc<Ear>) {
@@ -188,6 +233,32 @@ impl Shared {
         let caller = Arc::new(hello.caller.clone());
         Wish { hello: Some(settled(hello)), caller, feed, tasks: self.tasks.clone(), client_says_initialized }
     }
+}
+
+/// A session that is written and that no client was told of: dropped, it is gone.
+struct Unseen<'a> {
+    gateway: &'a Shared,
+    seat: Option<&'a Arc<LegacySeat>>,
+}
+
+impl Unseen<'_> {
+    fn seen(mut self) {
+        self.seat = None;
+    }
+}
+
+impl Drop for Unseen<'_> {
+    fn drop(&mut self) {
+        if let Some(seat) = self.seat.take() {
+            seat.end(Cancel::SessionEnd);
+            let seat = seat.clone();
+            self.gateway.tasks.spawn(async move { seat.close().await });
+        }
+    }
+}
+
+fn busy(why: &str) -> Refusal {
+    Refusal { error: ErrorBody::new(code::INTERNAL_ERROR, why, None), busy: true }
 }
 
 /// The client's own introduction, with the revision that the front settled on.

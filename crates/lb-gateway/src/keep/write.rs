@@ -1,227 +1,436 @@
-//! What is written of one session, and in which order.
+//! What is written of one session, in which order, and for as long as it is ours.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
+use lb_exchange::SessionId;
 use lb_session::{Cell, Delta, Session, Ulid};
-use lb_store::{Applied, Batch, Error, Key, Refusal};
+use lb_store::{Applied, Error, Outcome, Refusal};
 use lb_wire::Raw;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
-use super::{Keeping, name_of};
+use super::keys::Keys;
+use super::owner::Owner;
+use super::pieces::{Packed, Packing, Piece};
+use super::record::Record;
+use super::{Keeper, RETRY};
+use crate::link::Link;
 
-/// Batches that wait for a store that does not answer; with more, the session is written anew as a whole.
-const WAITING_MAX: usize = 64;
-/// Events that a store keeps of one session, those among them that the session has forgotten.
-const EVENTS_KEPT: u64 = 4_096;
-/// Steps of one batch.
-const STEPS_MAX: usize = 256;
+/// Entries of the log of events from which on the session is written anew: what it has forgotten is among them.
+const EVENTS_NEAR: u64 = 4_096;
 /// Events after which those that are not wanted any more are removed.
-const TRIM_EVERY: usize = 256;
+const TRIM_EVERY: u64 = 256;
+/// Times that one write begins again because what it found was not what was written last.
+const ROUNDS_MAX: usize = 16;
+/// How often everything that is kept of a session is given its full lifetime again.
+const TOUCH_EVERY: Duration = Duration::from_secs(30);
 
-/// The keys of one session.
-#[derive(Clone, Debug)]
-pub(super) struct Keys {
-    name: String,
-    pub(super) head: Key,
-    pub(super) record: Key,
-    pub(super) events: Key,
-}
-
-impl Keys {
-    /// Of the session with this id.
-    pub(super) fn of(id: &str) -> Result<Self, Error> {
-        Self::named(&name_of(id))
-    }
-
-    /// Of the session with this name.
-    pub(super) fn named(name: &str) -> Result<Self, Error> {
-        let key = |part: &str| Key::parse(&format!("session:{{{name}}}:{part}"));
-        Ok(Self { name: name.to_owned(), head: key("head")?, record: key("record")?, events: key("events")? })
-    }
-
-    /// Of one task.
-    pub(super) fn task(&self, id: Ulid) -> Result<Key, Error> {
-        Key::parse(&format!("session:{{{}}}:task:{id}", self.name))
-    }
-}
-
-/// One session that is awake, as it is written.
+/// One session that is awake here, as it is written.
 #[derive(Debug)]
 pub(crate) struct Writing {
-    keys: Keys,
-    /// Its state, if it has a surface of ours.
-    cell: Option<Weak<Cell>>,
+    pub(super) id: SessionId,
+    pub(super) keys: Keys,
+    pub(super) head: Raw,
+    source: Source,
+    /// Whether it has ended, and what is kept of it is to go.
     over: AtomicBool,
-    state: Mutex<State>,
+    /// Whether its lifetime is to be renewed, and when that was last wanted, in seconds of the gateway's clock.
+    touch: AtomicBool,
+    touched: AtomicU64,
+    /// Under which lease of this node it was last known to be ours.
+    verified: AtomicU64,
+    pub(super) state: Mutex<State>,
 }
 
+/// Where the changes of a session come from.
 #[derive(Debug, Default)]
-struct State {
-    /// Not written yet.
-    head: Option<Raw>,
-    waiting: VecDeque<Batch>,
-    /// Tasks that have a key of their own.
-    tasks: BTreeSet<Ulid>,
-    appended: usize,
-    /// Whether everything has to be written anew.
+pub(crate) struct Source {
+    /// Its state, if it has a surface of ours.
+    pub(crate) cell: Option<Weak<Cell>>,
+    /// The way to its only server, if it has one of its own.
+    pub(crate) link: Option<Weak<Link>>,
+}
+
+/// How far a session has been written.
+#[derive(Debug)]
+pub(super) struct State {
+    /// We, with the epoch at which it is ours.
+    pub(super) owner: Owner,
+    /// The owner's key is yet to be set, in place of this.
+    pub(super) claim: Option<Option<Bytes>>,
+    /// Whether that has been tried: the store may have done it without an answer.
+    pub(super) tried: bool,
+    pieces: VecDeque<Piece>,
+    /// Tasks that may have a key of their own.
+    pub(super) tasks: BTreeSet<Ulid>,
+    events: Log,
+    told: Option<Raw>,
+    /// Whether there is a record.
+    recorded: bool,
+    /// Whether everything has to be written again.
     anew: bool,
-    erased: bool,
+    /// Whether a batch was too large: what waits is written piece by piece.
+    narrow: bool,
+    /// Bytes that are counted for what waits.
+    held: usize,
+    pause: Option<Pause>,
+    pub(super) end: Option<Ended>,
+}
+
+/// A log in the store. Positions only grow, also when the log is written anew: that begins behind all that was written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Log {
+    /// What is added to a number to give its position.
+    pub(crate) base: u64,
+    /// The last position that was written.
+    pub(crate) last: u64,
+    /// How many entries there are.
+    pub(crate) entries: u64,
+    /// How many were added since it was last trimmed.
+    appended: u64,
+}
+
+impl Log {
+    pub(crate) fn new(base: u64, last: u64, entries: u64) -> Self {
+        Self { base, last: last.max(base), entries, appended: 0 }
+    }
+}
+
+/// A store that did not take it is not asked again before this.
+#[derive(Clone, Copy, Debug)]
+struct Pause {
+    until: Instant,
+    length: Duration,
+}
+
+/// Why nothing more is written of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// It has ended, and what was kept of it is gone.
+    Erased,
+    /// It is written, and belongs to nobody.
+    Released,
+    /// It belongs to somebody else.
+    Lost,
+}
+
+/// What came of writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wrote {
+    /// Everything.
+    All,
+    /// It has to be tried again, not before this time has passed.
+    Later(Duration),
+    /// Nothing more will be written.
+    Ended(Ended),
+}
+
+/// Why writing stopped before its end.
+pub(super) enum Stop {
+    Later(Error),
+    Lost,
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Later(error)
+    }
 }
 
 impl Writing {
-    /// A session of this id. `head` is written first; `None` when it has been.
-    pub(crate) fn new(id: &str, head: Option<Raw>, cell: Option<&Arc<Cell>>) -> Result<Self, Error> {
-        let state = State { head, ..State::default() };
-        Ok(Self {
-            keys: Keys::of(id)?,
-            cell: cell.map(Arc::downgrade),
-            over: AtomicBool::new(false),
-            state: Mutex::new(state),
-        })
+    /// A new session, owned by `owner` once the first batch is done.
+    pub(crate) fn new(id: &SessionId, head: Raw, owner: Owner, source: Source) -> Result<Self, Error> {
+        let state = State { claim: Some(None), ..State::of(owner) };
+        Ok(Self::with(id, Keys::of(id.as_str())?, head, source, state))
     }
 
-    /// Tasks that were written by the process before.
-    #[must_use]
-    pub(crate) fn with_tasks(mut self, tasks: impl IntoIterator<Item = Ulid>) -> Self {
-        self.state.get_mut().tasks.extend(tasks);
-        self
+    /// A session that was taken over, and of which this is in the store.
+    pub(crate) fn taken_over(
+        id: &SessionId,
+        keys: Keys,
+        (head, owner): (Raw, Owner),
+        source: Source,
+        (tasks, events, told): (Vec<Ulid>, Log, Option<Raw>),
+    ) -> Self {
+        let tasks = tasks.into_iter().collect();
+        let state = State { tasks, events, told, recorded: true, ..State::of(owner) };
+        Self::with(id, keys, head, source, state)
+    }
+
+    fn with(id: &SessionId, keys: Keys, head: Raw, source: Source, state: State) -> Self {
+        let (over, touch) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (touched, verified) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { id: id.clone(), keys, head, source, over, touch, touched, verified, state: Mutex::new(state) }
     }
 
     /// The session is over: what is kept of it goes.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         self.over.store(true, Ordering::Release);
     }
 
-    /// Whether nothing is left to be done.
     pub(super) fn is_over(&self) -> bool {
-        self.over.load(Ordering::Acquire) && self.state.try_lock().is_ok_and(|state| state.erased)
+        self.over.load(Ordering::Acquire)
     }
 
-    /// Writes what has changed; false when it has to be tried again.
-    pub(super) async fn write(&self, keeping: &Keeping) -> bool {
+    /// Under which lease it was last known to be ours.
+    pub(crate) fn verified(&self) -> u64 {
+        self.verified.load(Ordering::Acquire)
+    }
+
+    /// It is ours under this lease.
+    pub(crate) fn set_verified(&self, generation: u64) {
+        self.verified.fetch_max(generation, Ordering::AcqRel);
+    }
+
+    /// It is used, at this second. True when that is to be written: not each time.
+    pub(crate) fn touch(&self, now: u64) -> bool {
+        let last = self.touched.load(Ordering::Relaxed);
+        let due = last + TOUCH_EVERY.as_secs() <= now;
+        let ours = due && self.touched.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        ours && !self.touch.swap(true, Ordering::Relaxed)
+    }
+
+    /// Writes what has changed. A store that failed a moment ago is not asked, unless this is urgent.
+    pub(super) async fn write(&self, keeper: &Keeper, urgent: bool) -> Wrote {
         let mut state = self.state.lock().await;
-        if let Err(error) = self.gather(&mut state, keeping) {
-            tracing::error!(%error, "a session cannot be kept");
-            return true;
+        if let Some(end) = state.end {
+            return Wrote::Ended(end);
         }
-        while let Some(batch) = state.waiting.front().cloned() {
-            match keeping.store.apply(batch).await {
-                Ok(Applied::Done(_)) => drop(state.waiting.pop_front()),
-                Ok(Applied::Refused(refusal)) => {
-                    refused(&refusal);
-                    return self.start_anew(&mut state);
-                }
-                Err(error) if error.is_temporary() => {
-                    tracing::debug!(%error, "a session is written later");
-                    return false;
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "a change of a session cannot be kept");
-                    // The rest of it is worth keeping.
-                    state.waiting.pop_front();
-                }
+        if keeper.is_stopped() {
+            return Wrote::All;
+        }
+        if let Some(pause) = state.pause.filter(|_| !urgent) {
+            let left = pause.until.saturating_duration_since(Instant::now());
+            if !left.is_zero() {
+                return Wrote::Later(left);
             }
         }
-        true
+        let written = self.write_all(&mut state, keeper).await;
+        self.concluded(&mut state, keeper, written)
     }
 
-    /// Puts what has changed into batches behind those that wait.
-    fn gather(&self, state: &mut State, keeping: &Keeping) -> Result<(), Error> {
-        if self.over.load(Ordering::Acquire) {
-            return self.erase(state);
+    /// Notes how a write ended, and what still waits after it.
+    pub(super) fn concluded(&self, state: &mut State, keeper: &Keeper, written: Result<(), Stop>) -> Wrote {
+        match written {
+            Ok(()) => state.pause = None,
+            Err(Stop::Lost) => {
+                state.end = Some(Ended::Lost);
+                state.pieces.clear();
+            }
+            Err(Stop::Later(error)) => {
+                let length = state.pause.map_or(RETRY.0, |pause| (pause.length * 2).min(RETRY.1));
+                tracing::debug!(%error, "a session is written later");
+                state.pause = Some(Pause { until: Instant::now() + length, length });
+            }
         }
-        let cell = self.cell.as_ref().and_then(Weak::upgrade);
-        if WAITING_MAX < state.waiting.len() {
-            self.start_anew(state);
+        let held: usize = state.pieces.iter().map(Piece::held).sum();
+        if !keeper.holds(state.held, held) {
+            // It is all there when it is written anew.
+            state.start_anew();
+            keeper.holds(held, 0);
         }
-        if std::mem::take(&mut state.anew) {
-            state.waiting.push_back(Batch::new().delete(&self.keys.events));
+        state.held = state.pieces.iter().map(Piece::held).sum();
+        match (state.end, state.pause) {
+            (Some(end), _) => Wrote::Ended(end),
+            (None, Some(pause)) => Wrote::Later(pause.length),
+            (None, None) => Wrote::All,
+        }
+    }
+
+    pub(super) async fn write_all(&self, state: &mut State, keeper: &Keeper) -> Result<(), Stop> {
+        for _ in 0..ROUNDS_MAX {
+            if self.is_over() {
+                return self.erase(state, keeper).await;
+            }
+            self.claim(state, keeper).await?;
+            if state.pieces.is_empty() && !self.gather(state) {
+                return Ok(());
+            }
+            self.flush(state, keeper).await?;
+        }
+        Err(Stop::Later(Error::WrongShape("what is kept of a session changes while it is written")))
+    }
+
+    /// Writes the pieces that wait, as long as the store takes them.
+    async fn flush(&self, state: &mut State, keeper: &Keeper) -> Result<(), Stop> {
+        while state.claim.is_none() {
+            let (owner, pieces_max) = (state.owner.value(), if state.narrow { 1 } else { usize::MAX });
+            let packing = Packing { keys: &self.keys, owner, tasks: &state.tasks, ttl: keeper.ttl(), pieces_max };
+            let Some(packed) = packing.next(&state.pieces, state.recorded)? else { break };
+            match keeper.store().apply(packed.batch.clone()).await {
+                Ok(Applied::Done(outcomes)) => state.done(&packed, &outcomes),
+                // A batch that was done without an answer.
+                Ok(Applied::Refused(Refusal::Order { last, .. })) if packed.last == Some(last) => {
+                    state.done(&packed, &[]);
+                }
+                Ok(Applied::Refused(Refusal::Order { last, .. })) => {
+                    tracing::warn!(
+                        session = self.hash(),
+                        "the log of a session is not as it was written; all is written anew"
+                    );
+                    state.events.last = state.events.last.max(last);
+                    state.start_anew();
+                    return Ok(());
+                }
+                Ok(Applied::Refused(Refusal::Guard(_))) => return self.resolve(state, keeper).await,
+                Err(error @ Error::TooLarge { .. }) => self.too_large(state, packed.count, error)?,
+                Err(error @ (Error::WrongShape(_) | Error::WrongKind { .. } | Error::Tags(..))) => {
+                    tracing::error!(session = self.hash(), %error, "a change of a session cannot be kept");
+                    // The rest of it is worth keeping.
+                    state.pieces.drain(..packed.count);
+                }
+                Err(error) => return Err(Stop::Later(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts what has changed into pieces behind those that wait; false when nothing has. The one place where what is to be
+    /// written of a session is asked for.
+    fn gather(&self, state: &mut State) -> bool {
+        state.narrow = false;
+        let cell = self.source.cell.as_ref().and_then(Weak::upgrade);
+        let anew = std::mem::take(&mut state.anew) || EVENTS_NEAR <= state.events.entries;
+        if anew {
+            state.pieces.push_back(Piece::Head(self.head.clone()));
+            state.events.base = state.events.last;
+            state.told = None;
             cell.iter().for_each(|cell| cell.with(Session::keep));
         }
-        let delta = cell.and_then(|cell| cell.with(Session::take_delta));
-        if let Some(head) = state.head.take() {
-            state.waiting.push_back(Batch::new().set(&self.keys.head, head.bytes().clone(), keeping.ttl));
+        if self.touch.swap(false, Ordering::Relaxed) {
+            state.pieces.push_back(Piece::Touch);
         }
-        delta.map_or(Ok(()), |delta| self.add(state, delta, keeping))
+        if let Some(delta) = cell.and_then(|cell| cell.with(Session::take_delta)) {
+            state.add(delta, anew);
+        }
+        let link = self.source.link.as_ref().and_then(Weak::upgrade);
+        if let Some(told) = link.and_then(|link| link.told()).filter(|told| state.told.as_ref() != Some(told)) {
+            state.told = Some(told.clone());
+            let record = Record { told: Some(told), ..Record::default() };
+            state.pieces.push_back(Piece::Record(record.kept()));
+        }
+        !state.pieces.is_empty()
     }
 
-    fn add(&self, state: &mut State, delta: Delta, keeping: &Keeping) -> Result<(), Error> {
-        let (keys, ttl) = (&self.keys, keeping.ttl);
-        let mut batch = Steps { batch: Batch::new(), count: 0, full: &mut state.waiting };
-        for (id, task) in &delta.tasks {
-            state.tasks.insert(*id);
-            batch.add(|batch| Ok(batch.set(&keys.task(*id)?, task.bytes().clone(), ttl)))?;
-        }
-        for id in delta.tasks_gone.iter().filter(|id| state.tasks.remove(id)) {
-            batch.add(|batch| Ok(batch.delete(&keys.task(*id)?)))?;
-        }
-        let appended = delta.events.len();
-        for (seq, event) in delta.events {
-            let entry: Bytes = event.bytes().clone();
-            batch.add(|batch| Ok(batch.append(&keys.events, seq, entry, EVENTS_KEPT, ttl)))?;
-        }
-        // Last: it says what holds of all that came before it.
-        batch.add(|batch| Ok(batch.set(&keys.record, delta.record.bytes().clone(), ttl).expire(&keys.head, ttl)))?;
-        batch.finish();
-        state.appended += appended;
-        if TRIM_EVERY <= state.appended {
-            state.appended = 0;
-            state.waiting.push_back(Batch::new().trim(&keys.events, delta.events_from));
-        }
-        Ok(())
-    }
-
-    fn erase(&self, state: &mut State) -> Result<(), Error> {
-        if std::mem::replace(&mut state.erased, true) {
+    /// A batch has too many bytes for the store: it is written in smaller ones, and what alone is too large is shortened.
+    fn too_large(&self, state: &mut State, count: usize, error: Error) -> Result<(), Stop> {
+        if 1 < count {
+            state.narrow = true;
             return Ok(());
         }
-        state.waiting.clear();
-        let keys = &self.keys;
-        let mut batch = Steps { batch: Batch::new(), count: 0, full: &mut state.waiting };
-        batch.add(|batch| Ok(batch.delete(&keys.head).delete(&keys.record).delete(&keys.events)))?;
-        for id in &state.tasks {
-            batch.add(|batch| Ok(batch.delete(&keys.task(*id)?)))?;
+        match state.pieces.front_mut() {
+            Some(Piece::Task(id, task)) => {
+                tracing::warn!(session = self.hash(), task = %id, %error, "a task is kept without its result");
+                match task.shortened() {
+                    Some(shorter) => *task = shorter,
+                    None => drop(state.pieces.pop_front()),
+                }
+            }
+            Some(Piece::Event(..)) => {
+                tracing::error!(session = self.hash(), %error, "an event is not kept");
+                // Whoever comes back is told that it is missing.
+                state.pieces.pop_front();
+            }
+            Some(Piece::Head(_) | Piece::TaskGone(_) | Piece::Trim(_) | Piece::Touch | Piece::Record(_)) | None => {
+                tracing::error!(session = self.hash(), %error, "a session cannot be kept: raise the limit of the store");
+                return Err(Stop::Later(error));
+            }
         }
-        batch.finish();
         Ok(())
     }
 
-    /// Forgets what waits, and says that everything is to be written: false, so that it is done soon.
-    fn start_anew(&self, state: &mut State) -> bool {
-        state.waiting.clear();
-        state.anew = true;
-        false
+    /// How people see it.
+    pub(super) fn hash(&self) -> String {
+        crate::live::hash(self.id.as_str())
     }
 }
 
-fn refused(refusal: &Refusal) {
-    tracing::warn!(?refusal, "what is kept of a session is not what was written last; it is written anew");
-}
-
-/// Steps in the order in which they were added, in batches that are not too large.
-struct Steps<'a> {
-    batch: Batch,
-    count: usize,
-    full: &'a mut VecDeque<Batch>,
-}
-
-impl Steps<'_> {
-    fn add(&mut self, step: impl FnOnce(Batch) -> Result<Batch, Error>) -> Result<(), Error> {
-        if self.count == STEPS_MAX {
-            self.full.push_back(std::mem::take(&mut self.batch));
-            self.count = 0;
+impl State {
+    fn of(owner: Owner) -> Self {
+        Self {
+            owner,
+            claim: None,
+            tried: false,
+            pieces: VecDeque::new(),
+            tasks: BTreeSet::new(),
+            events: Log::default(),
+            told: None,
+            recorded: false,
+            anew: false,
+            narrow: false,
+            held: 0,
+            pause: None,
+            end: None,
         }
-        self.batch = step(std::mem::take(&mut self.batch))?;
-        self.count += 1;
-        Ok(())
     }
 
-    fn finish(self) {
-        if self.count != 0 {
-            self.full.push_back(self.batch);
+    fn add(&mut self, delta: Delta, anew: bool) {
+        let base = self.events.base;
+        let gone: Vec<Ulid> = if anew {
+            let known: BTreeSet<Ulid> = delta.tasks.iter().map(|(id, _)| *id).collect();
+            self.tasks.difference(&known).copied().collect()
+        } else {
+            delta.tasks_gone.into_iter().filter(|id| self.tasks.contains(id)).collect()
+        };
+        for (id, task) in delta.tasks {
+            self.tasks.insert(id);
+            self.pieces.push_back(Piece::Task(id, task));
         }
+        self.pieces.extend(gone.into_iter().map(Piece::TaskGone));
+        self.events.appended += delta.events.len() as u64;
+        self.pieces
+            .extend(delta.events.into_iter().map(|(seq, event)| Piece::Event(base + seq, event.bytes().clone())));
+        let record = Record { events_base: base, session: Some(delta.record), told: None };
+        self.pieces.push_back(Piece::Record(record.kept()));
+        if anew || TRIM_EVERY <= self.events.appended {
+            self.events.appended = 0;
+            self.pieces.push_back(Piece::Trim(base + delta.events_from));
+        }
+    }
+
+    /// The first pieces are written. Without outcomes they were before.
+    fn done(&mut self, packed: &Packed, outcomes: &[Outcome]) {
+        for piece in self.pieces.drain(..packed.count) {
+            match piece {
+                Piece::TaskGone(id) => drop(self.tasks.remove(&id)),
+                Piece::Event(at, _) => {
+                    self.events.last = at;
+                    self.events.entries += 1;
+                }
+                Piece::Trim(_) => {
+                    if let Some(Outcome::Trimmed(count)) = outcomes.first() {
+                        self.events.entries = self.events.entries.saturating_sub(*count);
+                    }
+                }
+                Piece::Record(_) => self.recorded = true,
+                Piece::Head(_) | Piece::Task(..) | Piece::Touch => {}
+            }
+        }
+        if packed.there.iter().any(|step| outcomes.get(*step) == Some(&Outcome::Found(false))) {
+            tracing::warn!("a part of a session is gone from where it is kept; all is written anew");
+            self.start_anew();
+        }
+    }
+
+    /// Forgets what waits: everything is written again.
+    pub(super) fn start_anew(&mut self) {
+        self.pieces.clear();
+        self.anew = true;
+    }
+
+    /// Forgets what waits: nothing is written any more.
+    pub(super) fn clear(&mut self) {
+        self.pieces.clear();
+    }
+}
+
+/// Sources of a session, held weakly: what is written of it does not keep it.
+impl Source {
+    pub(crate) fn of(cell: Option<&Arc<Cell>>, link: Option<&Arc<Link>>) -> Self {
+        Self { cell: cell.map(Arc::downgrade), link: link.map(Arc::downgrade) }
     }
 }

@@ -193,6 +193,13 @@ impl Backend {
         drop(self.state.lock().machine.stop(None));
     }
 
+    /// Whether it is connected, or about to be.
+    pub(super) fn is_up(&self) -> bool {
+        let state = self.state.lock();
+        let is_wanted = state.order.connect || state.order.reconnect;
+        state.stopped.is_none() && (state.connection.is_some() || is_wanted)
+    }
+
     /// Whether it is gone for good.
     pub(super) fn is_stopped(&self) -> bool {
         self.state.lock().stopped.is_some()

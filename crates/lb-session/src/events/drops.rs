@@ -19,6 +19,8 @@ pub(crate) struct DropsRecord {
     last: Ulid,
     seq: u64,
     unix: u64,
+    #[serde(default)]
+    node_lost: bool,
 }
 
 /// Some lost events, as one.
@@ -29,38 +31,42 @@ pub(super) struct Drops {
     last: Ulid,
     seq: u64,
     unix: Duration,
+    /// Whether some may have been lost with the process that had them.
+    node_lost: bool,
 }
 
 impl Drops {
     pub(super) fn one(event: &Event) -> Self {
-        Self { count: 1, first: event.id, last: event.id, seq: event.seq, unix: event.unix }
+        Self { count: 1, first: event.id, last: event.id, seq: event.seq, unix: event.unix, node_lost: false }
     }
 
-    /// So many that were lost between two ids, both included; none when it is not known that there were any.
+    /// So many that were lost with a process between two ids, both included; none when it is not known that there were any.
     pub(super) fn many(count: u64, first: Ulid, last: Ulid, seq: u64, unix: Duration) -> Self {
-        Self { count, first, last, seq, unix }
+        Self { count, first, last, seq, unix, node_lost: true }
     }
 
     /// As it is written.
     pub(super) fn record(&self) -> DropsRecord {
-        let Self { count, first, last, seq, unix } = *self;
-        DropsRecord { count, first, last, seq, unix: millis(unix) }
+        let Self { count, first, last, seq, unix, node_lost } = *self;
+        DropsRecord { count, first, last, seq, unix: millis(unix), node_lost }
     }
 
     pub(super) fn restored(record: &DropsRecord) -> Self {
-        let DropsRecord { count, first, last, seq, unix } = *record;
-        Self { count, first, last, seq, unix: Duration::from_millis(unix) }
+        let DropsRecord { count, first, last, seq, unix, node_lost } = *record;
+        Self { count, first, last, seq, unix: Duration::from_millis(unix), node_lost }
     }
 
     pub(super) fn join(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         let (Some(one), Some(other)) = (&one, &other) else { return one.or(other) };
         let newest = if one.seq < other.seq { other } else { one };
-        Some(Self { count: one.count + other.count, first: one.first.min(other.first), ..newest.clone() })
+        let node_lost = one.node_lost || other.node_lost;
+        Some(Self { count: one.count + other.count, first: one.first.min(other.first), node_lost, ..newest.clone() })
     }
 
     /// The event that tells of them. It is in no log; its id and its place are those of the last that was lost.
     pub(super) fn event(&self) -> Event {
-        let what = Happening::EventsDropped { count: self.count, first: self.first, last: self.last };
+        let Self { count, first, last, node_lost, .. } = *self;
+        let what = Happening::EventsDropped { count, first, last, node_lost };
         let server = Text::from_static(ServerName::RESERVED);
         let data = what.data(&server, self.unix);
         Event { seq: self.seq, id: self.last, kind: what.kind(), server, data, unix: self.unix }

@@ -114,7 +114,12 @@ fn of_requests_and_timers() -> Vec<Told> {
             r#"{"timerId":"<id>","message":"tea","fireCount":2,"interval":true}"#,
         ),
         (
-            Happening::EventsDropped { count: 2, first: id(), last: Ulid::parse(OTHER).expect("an id") },
+            Happening::EventsDropped {
+                count: 2,
+                first: id(),
+                last: Ulid::parse(OTHER).expect("an id"),
+                node_lost: false,
+            },
             "events_dropped",
             r#"{"count":2,"firstLostId":"<id>","lastLostId":"<other>"}"#,
         ),

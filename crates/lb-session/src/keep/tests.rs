@@ -27,7 +27,7 @@ impl Shelf {
         self.events.retain(|(seq, _)| delta.events_from <= *seq);
         for (id, task) in delta.tasks {
             self.tasks.retain(|(other, _)| *other != id);
-            self.tasks.push((id, task));
+            self.tasks.push((id, task.compose()));
         }
         self.tasks.retain(|(id, _)| !delta.tasks_gone.contains(id));
     }

@@ -2,6 +2,8 @@
 
 mod keep;
 
+pub use self::keep::KeptTask;
+
 use std::time::Duration;
 
 use lb_exchange::Remote;

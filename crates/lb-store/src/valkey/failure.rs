@@ -17,7 +17,8 @@ pub(super) fn read(error: &RedisError, password: Option<&str>, since: SystemTime
         "MISCONF" => return Error::Full(format!("the server cannot write to its disk: {text}")),
         "WRONGPASS" | "NOAUTH" => return Error::Refused(format!("wrong user or password for the server: {text}")),
         "NOPERM" => return Error::Refused(format!("the user lacks rights on the server: {text}")),
-        "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "READONLY" | "BUSY" | "MOVED" | "ASK" => {
+        "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "READONLY" | "BUSY" | "MOVED" | "ASK"
+        | "NOREPLICAS" | "UNKILLABLE" => {
             return Error::Away { since, why: text };
         }
         _ => {}

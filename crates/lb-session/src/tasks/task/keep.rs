@@ -13,7 +13,47 @@ use crate::moment::Moment;
 use crate::session::Session;
 use crate::ulid::Ulid;
 
-/// A task as it is written, without what others wrote in it.
+/// A task as it is to be written. Cheap: what others wrote in it is shared with the task, and copied where it is composed.
+#[derive(Clone, Debug)]
+pub struct KeptTask {
+    head: Raw,
+    error: Option<Box<str>>,
+    args: Raw,
+    result: Option<Raw>,
+}
+
+/// What a task says of itself that no store takes whole.
+const LEFT_OUT: &str = "result or arguments were too large to be kept beyond the process that had them";
+
+impl KeptTask {
+    /// About as many bytes as it is composed to.
+    pub fn bytes(&self) -> usize {
+        let result = self.result.as_ref().map_or(0, |result| result.as_bytes().len());
+        self.head.as_bytes().len() + self.args.as_bytes().len() + result + 64
+    }
+
+    /// As it is written.
+    pub fn compose(&self) -> Raw {
+        Object::new()
+            .raw("task", &self.head)
+            .maybe_text("error", self.error.as_deref())
+            .raw("args", &self.args)
+            .maybe("result", self.result.as_ref())
+            .finish()
+    }
+
+    /// The same without its result, or then its arguments, which it says; `None` when both have been left out.
+    pub fn shortened(&self) -> Option<Self> {
+        let error = Some(LEFT_OUT.into());
+        match &self.result {
+            Some(_) => Some(Self { error, result: None, ..self.clone() }),
+            None if self.args.as_bytes().len() <= 2 => None,
+            None => Some(Self { error, args: Raw::empty_object(), ..self.clone() }),
+        }
+    }
+}
+
+/// A task as it was written, without what others wrote in it.
 #[derive(Deserialize)]
 struct Record {
     id: Ulid,
@@ -25,14 +65,13 @@ struct Record {
     due: u64,
     status: String,
     message: Option<String>,
-    error: Option<String>,
 }
 
 impl Task {
     /// As it is written.
-    pub(crate) fn kept(&self) -> Raw {
+    pub(crate) fn kept(&self) -> KeptTask {
         let due = self.created.unix + self.due.saturating_sub(self.created.up);
-        Object::new()
+        let head = Object::new()
             .text("id", &self.id.to_string())
             .text("server", &self.server)
             .text("tool", &self.tool)
@@ -42,19 +81,19 @@ impl Task {
             .number("due", millis(due))
             .text("status", self.status().as_str())
             .maybe_text("message", self.message.as_deref())
-            .maybe_text("error", self.error())
-            .raw("args", &self.args)
-            .maybe("result", self.result())
-            .finish()
+            .finish();
+        let (error, result) = (self.error().map(Box::from), self.result().cloned());
+        KeptTask { head, error, args: self.args.clone(), result }
     }
 
     fn restored(record: Record, kept: &Raw, now: Moment) -> Self {
+        let error = kept.member("error").and_then(|error| error.to_text().map(|error| Box::from(&*error)));
         let moment = |unix: u64| now.shifted(Duration::from_millis(unix));
         let how = TaskStatus::parse(&record.status).filter(|status| *status != TaskStatus::Working);
         let state = State::Ended {
             how: how.unwrap_or(TaskStatus::Failed),
             result: kept.member("result").map(|result| result.detached()),
-            error: record.error.map(String::into_boxed_str),
+            error,
         };
         Self {
             id: record.id,
@@ -79,7 +118,8 @@ impl Task {
 impl Session {
     /// Takes in a task as it was written; one that still worked has failed.
     pub(crate) fn restore_task(&mut self, kept: &Raw, why: &str, now: Moment) -> Result<(), Unreadable> {
-        let record: Record = kept.read()?;
+        let head = kept.member("task").ok_or_else(|| Unreadable::because(&"a task without a head"))?;
+        let record: Record = head.read()?;
         let worked = record.status == TaskStatus::Working.as_str();
         let mut task = Task::restored(record, kept, now);
         let (id, server, tool) = (task.id, task.server.clone(), task.tool.clone());

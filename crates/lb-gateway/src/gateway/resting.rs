@@ -1,0 +1,107 @@
+//! Sessions that leave this process and go on elsewhere: nobody uses them, or they belong to another node.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use lb_exchange::{Cancel, SessionId};
+
+use super::Shared;
+use crate::keep::Keeper;
+use crate::live::hash;
+use crate::seat::LegacySeat;
+
+/// After what time of no use a session is written out and let go of.
+const REST_AFTER: Duration = Duration::from_secs(60);
+/// How often it is looked for such sessions.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+impl Shared {
+    /// A session belongs to somebody else: it is dropped here, and nothing of it is written.
+    pub(super) fn lose(self: &Arc<Self>, id: &SessionId) {
+        let seat = self.sessions.write().remove(id.as_str());
+        if let Some(seat) = seat {
+            tracing::warn!(session = hash(id.as_str()), "session_lost");
+            self.drop_seat(seat);
+        }
+    }
+
+    /// Ends what goes on here of a session that lives on elsewhere.
+    fn drop_seat(&self, seat: Arc<LegacySeat>) {
+        seat.stop(&Cancel::SessionEnd);
+        self.tasks.spawn(async move { seat.close().await });
+    }
+
+    /// Writes out a session that nobody uses, and lets go of it. Whoever asks for it meanwhile waits, and looks again.
+    fn put_to_rest(self: &Arc<Self>, keeper: &Arc<Keeper>, seat: &Arc<LegacySeat>) {
+        let (shared, keeper, id) = (self.clone(), keeper.clone(), seat.id.clone());
+        let rest = async move {
+            let seat = shared.take_resting(&id)?;
+            let kept = seat.kept.clone()?;
+            if keeper.let_go(&kept).await {
+                tracing::info!(session = hash(id.as_str()), "session_released");
+                shared.drop_seat(seat);
+            } else {
+                shared.publish(&seat);
+            }
+            None
+        };
+        // Somebody looks for it: then it does not rest.
+        drop(self.fly(seat.id.as_str(), rest));
+    }
+
+    /// Takes out a session, if nobody has used it in the last moment.
+    fn take_resting(&self, id: &SessionId) -> Option<Arc<LegacySeat>> {
+        let mut sessions = self.sessions.write();
+        let rests = sessions.get(id.as_str()).is_some_and(|seat| self.is_resting(seat));
+        if rests { sessions.remove(id.as_str()) } else { None }
+    }
+
+    fn is_resting(&self, seat: &LegacySeat) -> bool {
+        let since = seat.last_used().max(seat.busy.load(Ordering::Relaxed));
+        REST_AFTER.as_secs() <= self.now().saturating_sub(since) && seat.can_rest()
+    }
+
+    /// Looks after the sessions that are kept.
+    async fn tend(self: &Arc<Self>, keeper: &Arc<Keeper>) {
+        let seats: Vec<_> = self.sessions.read().values().cloned().collect();
+        let (now, generation) = (self.now(), keeper.generation());
+        for seat in &seats {
+            let Some(kept) = &seat.kept else { continue };
+            if self.is_resting(seat) {
+                self.put_to_rest(keeper, seat);
+                continue;
+            }
+            if !seat.can_rest() {
+                seat.busy.store(now, Ordering::Relaxed);
+                // What goes on here shall not expire there, even if its client never says a word.
+                if kept.touch(now) {
+                    keeper.mark(&seat.id);
+                }
+            }
+            // What may have been taken over while nobody heard of us must not go on here.
+            if kept.verified() < generation && !kept.verify(keeper).await {
+                self.lose(&seat.id);
+            }
+        }
+        let streams = seats.iter().filter(|seat| seat.ear.is_open()).count();
+        keeper.nodes().report(seats.len() as u64, streams as u64);
+    }
+}
+
+/// Looks after the sessions that are kept, until told to stop.
+pub(super) async fn rest(gateway: Weak<Shared>) {
+    loop {
+        let Some(tasks) = gateway.upgrade().map(|shared| shared.tasks.clone()) else { return };
+        tokio::select! {
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tasks.stopping() => return,
+        }
+        let Some(shared) = gateway.upgrade() else { return };
+        let Some(keeper) = shared.keeper.clone() else { return };
+        tokio::select! {
+            () = shared.tend(&keeper) => {}
+            () = tasks.stopping() => return,
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Whose a session is: how it is claimed, what follows when it is not ours any more, and how it is let go of.
+
+use lb_store::{Applied, Batch, Error};
+
+use super::Keeper;
+use super::owner::{Holder, Owner};
+use super::pieces::STEPS_MAX;
+use super::write::{Ended, State, Stop, Writing, Wrote};
+
+/// Attempts to set the owner in place of what was found, when that changes meanwhile.
+const ATTEMPTS: usize = 4;
+
+impl Writing {
+    /// Makes us the owner, where we are not yet.
+    pub(super) async fn claim(&self, state: &mut State, keeper: &Keeper) -> Result<(), Stop> {
+        for _ in 0..ATTEMPTS {
+            let Some(instead_of) = state.claim.clone() else { return Ok(()) };
+            state.tried = true;
+            let ttl = keeper.ttl();
+            let batch = Batch::new().when(&self.keys.owner, instead_of).set(&self.keys.owner, state.owner.value(), ttl);
+            match keeper.store().apply(batch.set(&self.keys.head, self.head.bytes().clone(), ttl)).await? {
+                Applied::Done(_) => state.claim = None,
+                Applied::Refused(_) => self.resolve(state, keeper).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The owner's key is not what we wrote: it is another's, or the store has lost what we wrote.
+    pub(super) async fn resolve(&self, state: &mut State, keeper: &Keeper) -> Result<(), Stop> {
+        let found = keeper.store().get(&self.keys.owner).await?;
+        let owner = match &found {
+            Some(value) => Some(Owner::read(value).ok_or_else(|| self.unreadable())?),
+            None => None,
+        };
+        match owner {
+            Some(owner) if owner == state.owner => state.claim = None,
+            Some(owner) if state.owner.is_behind(&owner) => return Err(Stop::Lost),
+            older => {
+                tracing::warn!(session = self.hash(), "the store has lost a session, which is written anew");
+                let epoch = older.map_or(0, |owner| owner.epoch).max(state.owner.epoch) + 1;
+                state.owner.epoch = epoch;
+                state.claim = Some(found);
+                state.start_anew();
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it is still ours, as far as can be told: true as well while the store does not answer.
+    pub(crate) async fn verify(&self, keeper: &Keeper) -> bool {
+        let generation = keeper.generation();
+        let mut state = self.state.lock().await;
+        match state.end {
+            Some(Ended::Lost | Ended::Released) => return false,
+            Some(Ended::Erased) => return true,
+            None => {}
+        }
+        if state.claim.is_some() {
+            // Nobody can have it whose first word was not written.
+            return true;
+        }
+        let verified = match keeper.store().get(&self.keys.owner).await {
+            Ok(Some(value)) if value == state.owner.value() => Ok(()),
+            Ok(_) => self.resolve(&mut state, keeper).await,
+            Err(error) => Err(Stop::Later(error)),
+        };
+        match verified {
+            Ok(()) => {
+                self.set_verified(generation);
+                if state.claim.is_some() {
+                    keeper.mark(&self.id);
+                }
+                true
+            }
+            Err(Stop::Later(_)) => true,
+            Err(Stop::Lost) => {
+                self.concluded(&mut state, keeper, Err(Stop::Lost));
+                false
+            }
+        }
+    }
+
+    /// Writes everything, and lets go of it: whoever its client comes to next has all of it.
+    pub(super) async fn release(&self, keeper: &Keeper) -> Wrote {
+        let mut state = self.state.lock().await;
+        if let Some(end) = state.end {
+            return Wrote::Ended(end);
+        }
+        let written = match self.write_all(&mut state, keeper).await {
+            Ok(()) if state.end.is_none() => self.let_go(&mut state, keeper).await,
+            other => other,
+        };
+        self.concluded(&mut state, keeper, written)
+    }
+
+    async fn let_go(&self, state: &mut State, keeper: &Keeper) -> Result<(), Stop> {
+        let (ours, nobodys, ttl) = (state.owner.value(), state.owner.released(), keeper.ttl());
+        let batch = Batch::new().when(&self.keys.owner, Some(ours)).set(&self.keys.owner, nobodys.value(), ttl);
+        if let Applied::Refused(_) = keeper.store().apply(batch).await? {
+            let found = keeper.store().get(&self.keys.owner).await?;
+            if found != Some(nobodys.value()) {
+                self.resolve(state, keeper).await?;
+                return Err(Stop::Later(Error::WrongShape("a session changed while it was let go of")));
+            }
+        }
+        state.end = Some(Ended::Released);
+        Ok(())
+    }
+
+    /// Removes all that is kept of it, but for a word that it was.
+    pub(super) async fn erase(&self, state: &mut State, keeper: &Keeper) -> Result<(), Stop> {
+        state.clear();
+        let mut expected = Some(state.owner.value());
+        let never_written = state.claim == Some(None) && !state.tried;
+        for _ in 0..ATTEMPTS {
+            if never_written || expected.is_none() {
+                state.end = Some(Ended::Erased);
+                return Ok(());
+            }
+            while STEPS_MAX < state.tasks.len() + 8 {
+                let Some(id) = state.tasks.pop_first() else { break };
+                let task = self.keys.task(id)?;
+                keeper.store().apply(Batch::new().when(&self.keys.owner, expected.clone()).delete(&task)).await?;
+            }
+            match keeper.store().apply(self.erasure(state, expected.clone(), keeper)?).await? {
+                Applied::Done(_) => expected = None,
+                Applied::Refused(_) => expected = self.erasable(state, keeper).await?,
+            }
+        }
+        Err(Stop::Later(Error::WrongShape("the owner of a session changes while it ends")))
+    }
+
+    fn erasure(&self, state: &State, expected: Option<bytes::Bytes>, keeper: &Keeper) -> Result<Batch, Error> {
+        let keys = &self.keys;
+        let batch = Batch::new().when(&keys.owner, expected).set(&keys.owner, state.owner.gone().value(), keeper.ttl());
+        let batch = batch.delete(&keys.head).delete(&keys.record).delete(&keys.events);
+        state.tasks.iter().try_fold(batch, |batch, id| Ok(batch.delete(&keys.task(*id)?)))
+    }
+
+    /// What is in the place of our owner's key, if what goes with it is ours to remove.
+    async fn erasable(&self, state: &State, keeper: &Keeper) -> Result<Option<bytes::Bytes>, Stop> {
+        let found = keeper.store().get(&self.keys.owner).await?;
+        let owner = found.as_deref().and_then(Owner::read);
+        let is_ours = |owner: &Owner| owner.holder != Holder::Gone && !state.owner.is_behind(owner);
+        Ok(found.filter(|_| owner.is_some_and(|owner| is_ours(&owner) || owner == state.owner)))
+    }
+
+    fn unreadable(&self) -> Stop {
+        tracing::error!(session = self.hash(), key = %self.keys.owner, "store_record_unreadable");
+        Stop::Lost
+    }
+}

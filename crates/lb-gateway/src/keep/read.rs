@@ -1,0 +1,107 @@
+//! A session as it was written, read back.
+
+use bytes::Bytes;
+use lb_session::{Kept, Ulid};
+use lb_store::{Error, Store};
+use lb_wire::Raw;
+
+use super::Head;
+use super::keys::Keys;
+use super::record::Record;
+use super::write::Log;
+
+/// Events that are read at once.
+const PAGE: usize = 512;
+
+/// A session as it was written.
+#[derive(Debug)]
+pub(crate) struct Asleep {
+    pub(crate) head: Head,
+    /// The head as it was written.
+    pub(crate) head_kept: Raw,
+    /// Its state, if it has a surface of ours.
+    pub(crate) kept: Option<Kept>,
+    /// Tasks that have a key of their own.
+    pub(crate) tasks: Vec<Ulid>,
+    pub(crate) events: Log,
+    /// What its only server was told.
+    pub(crate) told: Option<Raw>,
+}
+
+/// What is found of a session.
+#[derive(Debug)]
+pub(crate) enum Found<T> {
+    It(T),
+    Nothing,
+    /// What is there is none of ours, or of a later version; this is the key.
+    Unreadable(lb_store::Key),
+}
+
+/// Who it belongs to and where it leads, if that and what goes with it can be read.
+pub(crate) async fn look(store: &dyn Store, keys: &Keys) -> Result<Found<Head>, Error> {
+    let Some(head) = store.get(&keys.head).await? else { return Ok(Found::Nothing) };
+    let Some(head) = raw(head).as_ref().and_then(Head::read) else { return Ok(Found::Unreadable(keys.head.clone())) };
+    match store.get(&keys.record).await? {
+        Some(record) if read_record(record.clone()).is_none() => Ok(Found::Unreadable(keys.record.clone())),
+        Some(_) | None => Ok(Found::It(head)),
+    }
+}
+
+/// All of it.
+pub(crate) async fn read(store: &dyn Store, keys: &Keys) -> Result<Found<Asleep>, Error> {
+    let Some(head) = store.get(&keys.head).await? else { return Ok(Found::Nothing) };
+    let unreadable = |key: &lb_store::Key| Ok(Found::Unreadable(key.clone()));
+    let Some(head_kept) = raw(head) else { return unreadable(&keys.head) };
+    let Some(head) = Head::read(&head_kept) else { return unreadable(&keys.head) };
+    let record = match store.get(&keys.record).await? {
+        Some(record) => match read_record(record) {
+            Some(record) => record,
+            None => return unreadable(&keys.record),
+        },
+        None => Record::default(),
+    };
+    let mut asleep =
+        Asleep { head, head_kept, kept: None, tasks: Vec::new(), events: Log::default(), told: record.told };
+    if let Some(session) = record.session {
+        let Ok(named) = Kept::tasks_of(&session) else { return unreadable(&keys.record) };
+        let mut tasks = Vec::with_capacity(named.len());
+        for id in &named {
+            let key = keys.task(*id)?;
+            match store.get(&key).await?.map(raw) {
+                Some(Some(task)) => tasks.push(task),
+                // One that is gone is forgotten, one that is damaged takes nothing else with it.
+                Some(None) => tracing::error!(%key, "store_record_unreadable"),
+                None => {}
+            }
+        }
+        asleep.tasks = named;
+        let (events, log) = read_events(store, keys, record.events_base).await?;
+        asleep.events = log;
+        asleep.kept = Some(Kept { record: session, events, tasks });
+    }
+    Ok(Found::It(asleep))
+}
+
+/// The events of the log since it was last written anew, by number.
+async fn read_events(store: &dyn Store, keys: &Keys, base: u64) -> Result<(Vec<(u64, Raw)>, Log), Error> {
+    let (mut events, mut entries, mut last) = (Vec::<(u64, Raw)>::new(), 0, 0);
+    loop {
+        let page = store.range(&keys.events, last, PAGE).await?;
+        let is_last = page.len() < PAGE;
+        entries += page.len() as u64;
+        last = page.last().map_or(last, |(at, _)| *at);
+        let fresh = page.into_iter().filter(|(at, _)| base < *at);
+        events.extend(fresh.filter_map(|(at, entry)| Some((at - base, raw(entry)?))));
+        if is_last {
+            return Ok((events, Log::new(base, last, entries)));
+        }
+    }
+}
+
+fn read_record(record: Bytes) -> Option<Record> {
+    raw(record).as_ref().and_then(Record::read)
+}
+
+fn raw(bytes: Bytes) -> Option<Raw> {
+    Raw::parse(bytes).ok()
+}

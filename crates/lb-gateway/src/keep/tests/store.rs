@@ -1,0 +1,267 @@
+//! Stores that fail, lose what they had, or take less than they should.
+
+use std::sync::atomic::AtomicUsize;
+
+use lb_store::{Applied, Batch, Error, Facts, Pending, Scan, Subscription};
+
+use super::*;
+
+/// A store that can be made to fail.
+#[derive(Debug)]
+struct Shaky {
+    inner: Arc<dyn Store>,
+    /// Batches that fail before they are done.
+    fails: AtomicUsize,
+    /// Batches that are done without an answer.
+    mute: AtomicUsize,
+    /// Whether nothing is read.
+    blind: AtomicBool,
+}
+
+impl Shaky {
+    fn new(inner: &Arc<dyn Store>) -> Arc<Self> {
+        let (fails, mute) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Arc::new(Self { inner: inner.clone(), fails, mute, blind: AtomicBool::new(false) })
+    }
+
+    fn away(&self, away: bool) {
+        self.fails.store(if away { usize::MAX } else { 0 }, Ordering::SeqCst);
+        self.blind.store(away, Ordering::SeqCst);
+    }
+}
+
+fn less(count: &AtomicUsize) -> bool {
+    count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+}
+
+fn failed<T>() -> Pending<'static, T> {
+    Box::pin(async { Err(Error::Timeout(TTL)) })
+}
+
+impl Store for Shaky {
+    fn get<'a>(&'a self, key: &'a Key) -> Pending<'a, Option<Bytes>> {
+        if self.blind.load(Ordering::SeqCst) { failed() } else { self.inner.get(key) }
+    }
+
+    fn apply(&self, batch: Batch) -> Pending<'_, Applied> {
+        if less(&self.fails) {
+            return failed();
+        }
+        let mute = less(&self.mute);
+        Box::pin(async move {
+            let applied = self.inner.apply(batch).await?;
+            if mute { Err(Error::Timeout(TTL)) } else { Ok(applied) }
+        })
+    }
+
+    fn range<'a>(&'a self, key: &'a Key, after: u64, limit: usize) -> Pending<'a, Vec<(u64, Bytes)>> {
+        if self.blind.load(Ordering::SeqCst) { failed() } else { self.inner.range(key, after, limit) }
+    }
+
+    fn scan(&self, prefix: &str) -> Scan {
+        self.inner.scan(prefix)
+    }
+
+    fn publish<'a>(&'a self, channel: &'a Key, message: Bytes) -> Pending<'a, ()> {
+        self.inner.publish(channel, message)
+    }
+
+    fn subscribe<'a>(&'a self, channel: &'a Key) -> Pending<'a, Subscription> {
+        self.inner.subscribe(channel)
+    }
+
+    fn ping(&self) -> Pending<'_, ()> {
+        self.inner.ping()
+    }
+
+    fn facts(&self) -> Facts {
+        self.inner.facts()
+    }
+}
+
+async fn shaky() -> (Arc<Shaky>, Arc<dyn Store>, Arc<dyn Store>) {
+    let inner = memory().await;
+    let shaky = Shaky::new(&inner);
+    (shaky.clone(), inner, shaky)
+}
+
+/// The same without anybody who writes by itself.
+async fn by_hand(store: &Arc<dyn Store>) -> Process {
+    let process = ALONE.start(store).await;
+    process.keeper().finishing.cancel();
+    process
+}
+
+#[tokio::test]
+async fn what_a_store_does_not_take_is_written_later_in_order_however_much_it_is() {
+    let (shaky, inner, store) = shaky().await;
+    let first = by_hand(&store).await;
+    let id = first.begin().await;
+    let live = first.live(&id).await;
+    tell(&live, 20);
+    first.written().await;
+    shaky.fails.store(usize::MAX, Ordering::SeqCst);
+    for _ in 0..100 {
+        tell(&live, 1);
+        assert!(!first.keeper().write_marked().await);
+    }
+    assert!(first.keeper().waiting.load(Ordering::Relaxed) < 4_096, "what waits does not grow with what fails");
+    shaky.fails.store(0, Ordering::SeqCst);
+    while !first.keeper().write_marked().await {}
+    assert_eq!(first.keeper().waiting.load(Ordering::Relaxed), 0);
+    first.stop().await;
+    let second = Node { boot: "2", ..ALONE }.start(&inner).await;
+    assert_eq!(waiting(&second.live(&id).await), 120);
+}
+
+#[tokio::test]
+async fn a_batch_that_was_done_without_an_answer_is_not_done_twice() {
+    let (shaky, inner, store) = shaky().await;
+    let first = by_hand(&store).await;
+    let id = first.begin().await;
+    let live = first.live(&id).await;
+    // The claim, the first words, and later ones.
+    for round in 0..6 {
+        tell(&live, 2);
+        shaky.mute.store(1, Ordering::SeqCst);
+        assert!(!first.keeper().write_marked().await, "round {round}");
+        while !first.keeper().write_marked().await {}
+    }
+    assert_eq!(store.range(&key(&id, "events"), 0, 99).await.expect("an answer").len(), 12, "nothing was written anew");
+    assert_eq!(owner(&inner, &id).await, "1 alone 1");
+    first.stop().await;
+    let second = Node { boot: "2", ..ALONE }.start(&inner).await;
+    assert_eq!(waiting(&second.live(&id).await), 12);
+}
+
+#[tokio::test]
+async fn a_store_that_lost_everything_gets_it_again() {
+    let store = memory().await;
+    let first = by_hand(&store).await;
+    let id = first.begin().await;
+    let live = first.live(&id).await;
+    tell(&live, 3);
+    let task = promote(&live);
+    first.written().await;
+    let all = keys(&store).await;
+    for lost in [all.clone(), vec![key(&id, "head").as_str().to_owned()], vec![key(&id, "owner").as_str().to_owned()]] {
+        for key in &lost {
+            store.delete(&Key::parse(key).expect("a key")).await.expect("gone");
+        }
+        tell(&live, 1);
+        while !first.keeper().write_marked().await {}
+        assert_eq!(keys(&store).await, all, "without {lost:?}");
+    }
+    assert_eq!(owner(&store, &id).await, "3 alone 1", "epochs only grow");
+    first.crash();
+    let second = Node { boot: "2", ..ALONE }.start(&store).await;
+    let back = second.live(&id).await;
+    back.cell().with(|session| {
+        assert!(session.task(task).is_some());
+        let taken = session.events.take(&Filter::All, 99, usize::MAX);
+        assert_eq!(taken.events.len(), 8, "three, three, the task, and its end");
+    });
+}
+
+#[tokio::test]
+async fn while_the_store_is_away_what_is_here_goes_on_and_nothing_else() {
+    let (shaky, inner, store) = shaky().await;
+    let first = ALONE.start(&inner).await;
+    let elsewhere = first.begin().await;
+    first.stop().await;
+    let process = Node { boot: "2", shared: true, ..ALONE }.start(&store).await;
+    let id = process.begin().await;
+    shaky.away(true);
+    tell(&process.live(&id).await, 2);
+    assert!(matches!(process.locate(&elsewhere).await, Place::Away(_)), "nobody can tell");
+    let refusal = process.try_begin().await.expect_err("it could not be written");
+    assert!(refusal.busy);
+    assert_eq!(process.gateway.sessions(), 1, "nothing is left of it");
+    shaky.away(false);
+    assert!(process.seat(&elsewhere).await.is_some());
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    while store.range(&key(&id, "events"), 0, 9).await.expect("an answer").len() < 2 {
+        assert!(tokio::time::Instant::now() < deadline, "nothing was written");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    process.begin().await;
+}
+
+#[tokio::test]
+async fn a_session_that_was_claimed_and_not_read_is_read_by_whoever_asks_next() {
+    let (shaky, inner, store) = shaky().await;
+    let first = ALONE.start(&inner).await;
+    let id = first.begin().await;
+    tell(&first.live(&id).await, 2);
+    first.stop().await;
+    let second = Node { boot: "2", ..ALONE }.start(&store).await;
+    shaky.mute.store(1, Ordering::SeqCst);
+    assert!(matches!(second.locate(&id).await, Place::Away(_)), "it is ours, and nobody said so");
+    let back = second.live(&id).await;
+    let taken = back.cell().with(|session| session.events.take(&Filter::All, 9, usize::MAX));
+    assert_eq!((taken.events.len(), taken.dropped.is_none()), (2, true));
+}
+
+#[tokio::test]
+async fn what_is_too_large_is_left_out_and_the_rest_is_kept() {
+    let mut settings = Settings::parse("memory").expect("a store");
+    settings.limits.value_bytes_max = 20_000;
+    let store = lb_store::open(&settings).await.expect("a store");
+    let first = by_hand(&store).await;
+    let id = first.begin().await;
+    let live = first.live(&id).await;
+    let (large, small) = (promote(&live), promote(&live));
+    let text = Raw::string(&"x".repeat(30_000));
+    live.cell().with(|session| session.task_completed(large, text, live.now()));
+    live.cell().with(|session| session.task_completed(small, Raw::from_static("[1]"), live.now()));
+    while !first.keeper().write_marked().await {}
+    first.stop().await;
+    let second = Node { boot: "2", ..ALONE }.start(&store).await;
+    second.live(&id).await.cell().with(|session| {
+        let task = session.task(large).expect("it is not forgotten");
+        assert_eq!((task.status(), task.result()), (TaskStatus::Completed, None));
+        assert!(task.error().expect("a reason").contains("too large"));
+        assert!(session.task(small).expect("there").result().is_some());
+    });
+}
+
+#[tokio::test]
+async fn a_result_of_sixteen_mebibytes_is_kept() {
+    let store = memory().await;
+    let first = by_hand(&store).await;
+    let id = first.begin().await;
+    let live = first.live(&id).await;
+    let task = promote(&live);
+    let result = Raw::string(&"x".repeat(9 << 20));
+    live.cell().with(|session| session.task_completed(task, result.clone(), live.now()));
+    first.written().await;
+    let kept = store.get(&key(&id, &format!("task:{task}"))).await.expect("an answer").expect("there");
+    assert!((9 << 20) < kept.len());
+    let huge = Key::parse("huge").expect("a key");
+    store.set(&huge, vec![b' '; (16 << 20) + 65_536], TTL).await.expect("room for the largest result there can be");
+}
+
+#[tokio::test]
+async fn an_old_event_outlives_thousands_that_came_after_it() {
+    let store = memory().await;
+    let first = by_hand(&store).await;
+    let id = first.begin().await;
+    let live = first.live(&id).await;
+    tell(&live, 1);
+    for number in 0..9_000_u32 {
+        let method = Text::from(&*format!("n/{number}"));
+        let what = Happening::Notification { method, params: None, count: 1 };
+        live.cell().tell(&Text::from_static("files"), &what, live.now());
+        if number % 50 == 0 {
+            first.written().await;
+        }
+    }
+    first.stop().await;
+    let entries = store.range(&key(&id, "events"), 0, 10_000).await.expect("an answer").len();
+    assert!(entries <= 4_200, "{entries}");
+    let second = Node { boot: "2", ..ALONE }.start(&store).await;
+    let back = second.live(&id).await;
+    assert_eq!(waiting(&back), 101, "one, and as many notifications as are kept");
+    let first = back.cell().with(|session| session.events.take(&Filter::All, 1, usize::MAX));
+    assert_eq!(first.events[0].seq, 1);
+}
