@@ -1,5 +1,6 @@
 //! The verdict over a history: a pure function of its records, used by whoever has the file.
 
+mod cluster;
 mod figures;
 mod rules;
 
@@ -130,6 +131,7 @@ pub fn records_of(records: &[Record]) -> Verdict {
     rules::effects(records, &mut verdict);
     rules::streams(records, &mut verdict);
     rules::left(records, &mut verdict);
+    cluster::all(records, &mut verdict);
     bounds(records, &mut verdict);
     verdict
 }

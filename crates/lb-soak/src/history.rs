@@ -73,6 +73,87 @@ pub enum Record {
         /// How many events its server sent.
         count: u64,
     },
+    /// A client has a session.
+    Opened {
+        /// When.
+        at_ms: u64,
+        /// Who; another name for every session.
+        client: String,
+        /// The node that opened it, where that is known.
+        node: Option<usize>,
+    },
+    /// A client was told that its session is unknown.
+    Lost {
+        /// When.
+        at_ms: u64,
+        /// Who.
+        client: String,
+        /// What was said.
+        detail: String,
+    },
+    /// A request without an effect of its own ended: opening a session, waiting for events, setting a timer.
+    Request {
+        /// When it was sent.
+        sent_ms: u64,
+        /// When it ended.
+        at_ms: u64,
+        /// Who.
+        client: String,
+        /// What was asked for.
+        what: String,
+        /// How it ended.
+        how: How,
+        /// What was said, for people.
+        detail: String,
+    },
+    /// A client asked for a timer.
+    Armed {
+        /// When it was answered.
+        at_ms: u64,
+        /// Who.
+        client: String,
+        /// The text that tells this timer from every other.
+        timer: String,
+        /// When it fires first.
+        due_ms: u64,
+        /// Whether the answer came: without it, nobody knows whether there is a timer.
+        sure: bool,
+    },
+    /// An event of its session reached a client that says which one it had last.
+    Activity {
+        /// When.
+        at_ms: u64,
+        /// Who.
+        client: String,
+        /// The event's id.
+        id: String,
+        /// Its type.
+        what: String,
+        /// The timer that it is about.
+        timer: Option<String>,
+        /// How often that has fired.
+        number: Option<u64>,
+        /// Why events are missing, where it says so.
+        cause: Option<String>,
+    },
+    /// A client has had everything that there was.
+    CaughtUp {
+        /// When.
+        at_ms: u64,
+        /// Who.
+        client: String,
+    },
+    /// Trouble began, or is over.
+    Trouble {
+        /// When.
+        at_ms: u64,
+        /// Of what kind.
+        what: Trouble,
+        /// With which node.
+        node: Option<usize>,
+        /// Whether it is over.
+        over: bool,
+    },
     /// How the gateway stood.
     Sample {
         /// When.
@@ -145,6 +226,24 @@ pub enum Must {
     ServeOrShed,
     /// Any end.
     End,
+    /// Its result, or what the trouble of that time excuses.
+    Hold,
+}
+
+/// What can be wrong with several nodes on one store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Trouble {
+    /// A node was killed.
+    NodeKilled,
+    /// A node was told to end.
+    NodeStopped,
+    /// The store does not answer; it has forgotten nothing when it does again.
+    StoreAway,
+    /// The store came back with nothing in it.
+    StoreEmptied,
+    /// The store takes no writes.
+    StoreFull,
 }
 
 /// How a call ended.

@@ -11,6 +11,7 @@ pub mod random;
 pub mod scenario;
 
 mod caller;
+mod cluster;
 mod jobs;
 mod load;
 mod proxy;

@@ -5,18 +5,23 @@ mod clock;
 mod deaf;
 mod disk;
 mod exhaust;
+mod full_store;
 mod half_open;
 mod heavy;
+mod herd;
 mod hygiene;
 mod kills;
 mod kills_http;
 mod malformed;
+mod nodes;
 mod restart;
 mod slow;
 mod stale;
 mod steady;
 mod streams_http;
 mod weather;
+
+pub use clock::library;
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -170,9 +175,24 @@ pub const SCENARIOS: &[Scenario] = &[
         run: |setup, size, seed| Box::pin(streams_http::run(setup, size, seed)),
     },
     Scenario {
+        name: "R6",
+        about: "kill -9 of one of three nodes, in the middle of streams",
+        run: |setup, size, seed| Box::pin(nodes::kills(setup, size, seed)),
+    },
+    Scenario {
         name: "R7",
         about: "rolling restarts under load, the new process first",
         run: |setup, size, seed| Box::pin(restart::run(setup, size, seed)),
+    },
+    Scenario {
+        name: "R8",
+        about: "the store of three nodes hangs, restarts and forgets",
+        run: |setup, size, seed| Box::pin(nodes::store(setup, size, seed)),
+    },
+    Scenario {
+        name: "R10",
+        about: "the store of three nodes is full",
+        run: |setup, size, seed| Box::pin(full_store::run(setup, size, seed)),
     },
     Scenario {
         name: "R11",
@@ -218,6 +238,16 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "R19",
         about: "lists, results and reports that are too much",
         run: |setup, size, seed| Box::pin(heavy::run(setup, size, seed)),
+    },
+    Scenario {
+        name: "R20",
+        about: "everybody comes back at once after a restart of all nodes",
+        run: |setup, size, seed| Box::pin(herd::run(setup, size, seed)),
+    },
+    Scenario {
+        name: "THREE-NODES",
+        about: "three nodes behind a balancer, and everything that can go wrong with them and their store",
+        run: |setup, size, seed| Box::pin(nodes::all(setup, size, seed)),
     },
     Scenario {
         name: "T5",

@@ -62,6 +62,11 @@ impl Ground {
         with(entry, more)
     }
 
+    /// A place of this name in the folder of the run.
+    pub fn place(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
     /// Starts the gateway in front of these servers; `before` stands before it on the command line.
     pub async fn build(self, servers: Value, args: &[&str], before: &[&str]) -> World {
         let file = self.folder.path().join("mcp.json");

@@ -3,7 +3,8 @@
 //! `ledger --ledger FILE [--http ADDR] [--era legacy|modern|dual] [--tools N] [--streams FILE]`. Its one working tool,
 //! `work`, appends a line with its `marker` and the process id to the file before it does anything else, so that whoever
 //! reads the file can count how often a call had an effect. Then it takes `ms`, reports `notes` times on the way, each
-//! time with the marker, and answers with the marker and `bytes` of filling. `--tools` adds as many more tools, listed in
+//! time with the marker, and answers with the marker and `bytes` of filling. With `ask`, over pipes, it asks the client
+//! first, and its answer repeats what the client said. `--tools` adds as many more tools, listed in
 //! pages. With `--streams` the events of legacy sessions have ids, and a stream that broke goes on after the id that
 //! `Last-Event-ID` names, even in the process that comes after this one.
 

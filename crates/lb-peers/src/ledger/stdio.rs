@@ -1,10 +1,12 @@
 //! The ledger on stdin and stdout.
 
+use std::collections::HashMap;
 use std::io::Result;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Stdout};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, oneshot};
 use tokio::task::JoinSet;
 
 use super::work::rest;
@@ -14,11 +16,20 @@ use crate::raw::message::{self, Message};
 /// Bytes of reports that are written at once where the work takes no time.
 const BATCH_BYTES: usize = 64 * 1024;
 
-type Out = Arc<Mutex<Stdout>>;
+/// How long a question to the client may stay open.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+
+/// Where lines go, and who waits for which answer, by the id of the question.
+struct Pipes {
+    out: Mutex<Stdout>,
+    open: StdMutex<HashMap<String, oneshot::Sender<String>>>,
+}
+
+type Out = Arc<Pipes>;
 
 /// Serves until stdin ends.
 pub async fn serve(server: Arc<Server>) -> Result<()> {
-    let out = Arc::new(Mutex::new(tokio::io::stdout()));
+    let out = Arc::new(Pipes { out: Mutex::new(tokio::io::stdout()), open: StdMutex::default() });
     let mut tasks = JoinSet::new();
     let mut stdin = BufReader::new(tokio::io::stdin());
     let mut line = Vec::new();
@@ -37,17 +48,49 @@ pub async fn serve(server: Arc<Server>) -> Result<()> {
 
 async fn answer(server: &Server, out: &Out, line: &[u8]) -> Result<()> {
     let Some(message) = Message::parse(line) else {
-        return write(out, message::error("null", -32700, "parse error", None)).await;
+        return out.write(message::error("null", -32700, "parse error", None)).await;
     };
-    let (Some(id), Some(_)) = (&message.id, &message.method) else { return Ok(()) };
+    let Some(id) = &message.id else { return Ok(()) };
+    if message.method.is_none() {
+        out.answered(id, line);
+        return Ok(());
+    }
     let era = match server.hello.check(&message, None) {
         Ok(era) => era,
-        Err(refusal) => return write(out, refusal.response(id)).await,
+        Err(refusal) => return out.write(refusal.response(id)).await,
     };
     match server.answer(&message, era) {
-        Outcome::Reply(_, reply) => write(out, reply).await,
-        Outcome::Listen(acknowledged) => write(out, acknowledged).await,
+        Outcome::Reply(_, reply) => out.write(reply).await,
+        Outcome::Listen(acknowledged) => out.write(acknowledged).await,
         Outcome::Work(work) => toil(out, &work).await,
+    }
+}
+
+impl Pipes {
+    fn answered(&self, id: &str, line: &[u8]) {
+        let waiting = self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        let text = String::from_utf8_lossy(line).trim_end().to_owned();
+        if waiting.is_some_and(|waiting| waiting.send(text).is_err()) {
+            eprintln!("ledger: nobody waits for {id} any more");
+        }
+    }
+
+    /// Asks the client; what it said, as it stood on the line.
+    async fn ask(&self, work: &Work) -> Result<String> {
+        let (sender, answer) = oneshot::channel();
+        let (id, question) = work.question();
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone(), sender);
+        self.write(question).await?;
+        let answer = tokio::time::timeout(ANSWER_MAX, answer).await;
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        Ok(answer.ok().and_then(std::result::Result::ok).unwrap_or_else(|| "no answer".to_owned()))
+    }
+
+    async fn write(&self, mut line: String) -> Result<()> {
+        line.push('\n');
+        let mut out = self.out.lock().await;
+        out.write_all(line.as_bytes()).await?;
+        out.flush().await
     }
 }
 
@@ -57,7 +100,7 @@ async fn toil(out: &Out, work: &Work) -> Result<()> {
         rest(pause).await;
         batch += &work.note(number);
         if !pause.is_zero() || BATCH_BYTES < batch.len() {
-            write(out, std::mem::take(&mut batch)).await?;
+            out.write(std::mem::take(&mut batch)).await?;
         } else {
             batch.push('\n');
         }
@@ -65,12 +108,6 @@ async fn toil(out: &Out, work: &Work) -> Result<()> {
     if work.notes == 0 {
         rest(pause).await;
     }
-    write(out, batch + &work.answer()).await
-}
-
-async fn write(out: &Out, mut line: String) -> Result<()> {
-    line.push('\n');
-    let mut out = out.lock().await;
-    out.write_all(line.as_bytes()).await?;
-    out.flush().await
+    let answer = if work.asks { work.answer_with(&out.ask(work).await?) } else { work.answer() };
+    out.write(batch + &answer).await
 }

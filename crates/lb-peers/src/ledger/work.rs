@@ -27,6 +27,8 @@ pub struct Work {
     pub notes: u64,
     /// How much filling the answer has.
     pub bytes: usize,
+    /// Whether it asks the client before it answers; over pipes, in the era that has such questions.
+    pub asks: bool,
     token: Option<String>,
 }
 
@@ -40,7 +42,8 @@ impl Work {
         let token = message.meta.get("progressToken").map(|token| token.get().to_owned());
         let (ms, notes) = (number("ms"), if token.is_some() { number("notes") } else { 0 });
         let bytes = usize::try_from(number("bytes")).ok()?;
-        Some(Self { id: message.id.clone()?, era, marker, ms, notes, bytes, token })
+        let asks = era == Era::Legacy && number("ask") != 0;
+        Some(Self { id: message.id.clone()?, era, marker, ms, notes, bytes, asks, token })
     }
 
     /// The time between two reports, or before the answer where there are none.
@@ -57,12 +60,29 @@ impl Work {
         message::notification("notifications/progress", &params)
     }
 
+    /// The question to the client, and its id as JSON text.
+    #[must_use]
+    pub fn question(&self) -> (String, String) {
+        let (id, marker) = (quote(&format!("ask-{}", self.marker)), quote(&self.marker));
+        let schema = r#"{"type":"object","properties":{"word":{"type":"string"}},"required":["word"]}"#;
+        let params = format!(r#"{{"message":{marker},"requestedSchema":{schema}}}"#);
+        let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"elicitation/create","params":{params}}}"#);
+        (id, line)
+    }
+
     /// The answer.
     #[must_use]
     pub fn answer(&self) -> String {
+        self.answer_with("")
+    }
+
+    /// The answer, with what the client said before it.
+    #[must_use]
+    pub fn answer_with(&self, said: &str) -> String {
         let complete = if self.era == Era::Modern { COMPLETE } else { "" };
         let filling = if 0 < self.bytes { format!(" {}", "x".repeat(self.bytes)) } else { String::new() };
-        let text = quote(&(self.marker.clone() + &filling));
+        let said = if said.is_empty() { String::new() } else { format!(" {said}") };
+        let text = quote(&(self.marker.clone() + &said + &filling));
         message::result(&self.id, &format!(r#"{{{complete}"content":[{{"type":"text","text":{text}}}]}}"#))
     }
 }

@@ -127,13 +127,13 @@ fn judge(folder: &Path) -> Result<bool, String> {
     let text = serde_json::to_string_pretty(&verdicts).map_err(|error| error.to_string())?;
     std::fs::write(folder.join("verdict.json"), text).map_err(|error| error.to_string())?;
     println!(
-        "\n{:<10} {:>18} {:>8} {:>8} {:>7} {:>7} {:>7} {:>10}",
+        "\n{:<12} {:>18} {:>8} {:>8} {:>7} {:>7} {:>7} {:>10}",
         "scenario", "seed", "calls", "results", "errors", "broken", "refused", "violations"
     );
     for verdict in &verdicts {
         let Verdict { scenario, seed, calls, results, errors, broken, refused, violated, .. } = verdict;
         println!(
-            "{scenario:<10} {seed:>18} {calls:>8} {results:>8} {errors:>7} {broken:>7} {refused:>7} {violated:>10}"
+            "{scenario:<12} {seed:>18} {calls:>8} {results:>8} {errors:>7} {broken:>7} {refused:>7} {violated:>10}"
         );
     }
     for violation in

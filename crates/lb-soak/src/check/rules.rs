@@ -41,7 +41,8 @@ fn allowed(must: Must, how: How) -> bool {
         Must::Fail => how == How::Error,
         Must::Answer => matches!(how, How::Result | How::Error),
         Must::ServeOrShed => matches!(how, How::Result | How::Shed),
-        Must::End => how != How::Never,
+        // What excuses the rest is for the rules of several nodes to say.
+        Must::End | Must::Hold => how != How::Never,
     }
 }
 
@@ -51,7 +52,7 @@ pub fn canary(records: &[Record], verdict: &mut Verdict) {
     let mut seen: HashSet<(&str, &str)> = HashSet::new();
     for record in records {
         match record {
-            Record::Sent { client, marker, .. } => {
+            Record::Sent { client, marker, .. } | Record::Armed { client, timer: marker, .. } => {
                 owners.insert(marker, client);
             }
             Record::Seen { client, marker } => {

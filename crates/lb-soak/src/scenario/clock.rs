@@ -109,7 +109,8 @@ fn seconds_of_day(date: &str) -> Option<i64> {
     if let [hour, minute, second] = parts.as_slice() { Some(hour * 3_600 + minute * 60 + second) } else { None }
 }
 
-fn library() -> Option<PathBuf> {
+/// Where it is, if it is installed.
+pub fn library() -> Option<PathBuf> {
     let folders = std::fs::read_dir("/usr/lib").ok()?;
     folders.filter_map(|entry| Some(entry.ok()?.path().join(LIBRARY))).find(|path| path.exists())
 }

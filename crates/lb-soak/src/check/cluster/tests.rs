@@ -1,0 +1,199 @@
+//! Every rule against a history that keeps it and one that breaks it.
+
+use super::*;
+use crate::check::records_of;
+
+const KILL: Trouble = Trouble::NodeKilled;
+
+fn opened(client: &str, node: usize) -> Record {
+    Record::Opened { at_ms: 100, client: client.to_owned(), node: Some(node) }
+}
+
+/// From 1,000 ms to 2,000 ms.
+fn trouble(what: Trouble, node: Option<usize>) -> Vec<Record> {
+    vec![
+        Record::Trouble { at_ms: 1_000, what, node, over: false },
+        Record::Trouble { at_ms: 2_000, what, node, over: true },
+    ]
+}
+
+fn call(client: &str, from: u64, until: u64, how: How) -> Vec<Record> {
+    let (marker, client) = (format!("MK{from}"), client.to_owned());
+    vec![
+        Record::Sent { at_ms: from, client: client.clone(), marker: marker.clone(), must: Must::Hold },
+        Record::Effect { marker: marker.clone(), pid: 1 },
+        Record::Seen { client: client.clone(), marker: marker.clone() },
+        Record::Ended { at_ms: until, client, marker, how, detail: String::new() },
+    ]
+}
+
+fn event(at_ms: u64, id: &str, timer: Option<(&str, u64)>) -> Record {
+    let what = if timer.is_some() { "timer_expired" } else { "task_created" };
+    let (timer, number) = (timer.map(|(name, _)| name.to_owned()), timer.map(|(_, number)| number));
+    let (client, id, what) = ("a".to_owned(), id.to_owned(), what.to_owned());
+    Record::Activity { at_ms, client, id, what, timer, number, cause: None }
+}
+
+fn dropped(at_ms: u64, id: &str) -> Record {
+    let (client, what, cause) = ("a".to_owned(), DROPPED.to_owned(), Some(NODE_LOST.to_owned()));
+    Record::Activity { at_ms, client, id: id.to_owned(), what, timer: None, number: None, cause }
+}
+
+fn armed(timer: &str, due_ms: u64, sure: bool) -> Record {
+    Record::Armed { at_ms: 200, client: "a".to_owned(), timer: timer.to_owned(), due_ms, sure }
+}
+
+fn caught_up(at_ms: u64) -> Record {
+    Record::CaughtUp { at_ms, client: "a".to_owned() }
+}
+
+fn lost(at_ms: u64) -> Record {
+    Record::Lost { at_ms, client: "a".to_owned(), detail: "404".to_owned() }
+}
+
+fn request(what: &str, from: u64, until: u64, how: How) -> Record {
+    let (client, what) = ("a".to_owned(), what.to_owned());
+    Record::Request { sent_ms: from, at_ms: until, client, what, how, detail: String::new() }
+}
+
+fn judge(parts: &[Vec<Record>]) -> Verdict {
+    let mut records = vec![Record::Begin { scenario: "test".to_owned(), seed: 5 }];
+    records.extend(parts.iter().flatten().cloned());
+    records.push(Record::Done);
+    records_of(&records)
+}
+
+#[track_caller]
+fn holds(parts: &[Vec<Record>]) {
+    let verdict = judge(parts);
+    assert!(verdict.holds(), "{verdict}");
+}
+
+#[track_caller]
+fn violates(parts: &[Vec<Record>], words: &str) {
+    let verdict = judge(parts);
+    assert_eq!(verdict.violated, 1, "{verdict}");
+    assert!(verdict.violations[0].contains(words), "{verdict}");
+}
+
+#[test]
+fn a_kill_excuses_those_whose_session_was_there_and_what_went_through_it_just_then() {
+    let (mine, other) = (vec![opened("a", 1)], vec![opened("a", 2)]);
+    let kill = trouble(KILL, Some(1));
+    for how in [How::Broken, How::Error, How::Shed] {
+        holds(&[mine.clone(), kill.clone(), call("a", 1_500, 1_600, how)]);
+        holds(&[other.clone(), kill.clone(), call("a", 900, 1_050, how)]);
+        violates(&[other.clone(), kill.clone(), call("a", 1_500, 1_600, how)], "nothing excuses it");
+        violates(&[mine.clone(), kill.clone(), call("a", 2_500, 2_600, how)], "nothing excuses it");
+        violates(&[mine.clone(), kill.clone(), call("a", 500, 600, how)], "nothing excuses it");
+        // One without a session can be served anywhere.
+        violates(&[kill.clone(), call("modern", 1_500, 1_600, how)], "nothing excuses it");
+    }
+    violates(&[mine, kill, call("a", 1_500, 1_600, How::Never)], "must Hold");
+}
+
+#[test]
+fn a_session_whose_node_is_gone_can_be_anywhere() {
+    let moved = [vec![opened("a", 2)], trouble(Trouble::NodeStopped, Some(2))];
+    let later = vec![Record::Trouble { at_ms: 5_000, what: KILL, node: Some(0), over: false }];
+    let over = vec![Record::Trouble { at_ms: 6_000, what: KILL, node: Some(0), over: true }];
+    let [opened, stopped] = moved;
+    holds(&[opened.clone(), stopped, later.clone(), over.clone(), call("a", 5_500, 5_600, How::Broken)]);
+    violates(&[opened, later, over, call("a", 5_500, 5_600, How::Broken)], "nothing excuses it");
+}
+
+#[test]
+fn a_store_that_is_away_excuses_only_being_told_to_come_again() {
+    for what in [Trouble::StoreAway, Trouble::StoreFull] {
+        let parts = |how| [vec![opened("a", 1)], trouble(what, None), call("a", 1_500, 1_600, how)];
+        holds(&parts(How::Shed));
+        for how in [How::Broken, How::Error, How::Refused] {
+            violates(&parts(how), "nothing excuses it");
+        }
+    }
+    let new = |how| [trouble(Trouble::StoreAway, None), vec![request("initialize", 1_500, 1_600, how)]];
+    holds(&new(How::Shed));
+    violates(&new(How::Broken), "initialize");
+    violates(&new(How::Never), "initialize");
+}
+
+#[test]
+fn a_session_is_lost_only_with_the_store() {
+    holds(&[vec![opened("a", 1)], trouble(Trouble::StoreEmptied, None), vec![lost(5_000)]]);
+    violates(&[vec![opened("a", 1)], trouble(KILL, Some(2)), vec![lost(5_000)]], "its session is lost");
+    violates(&[vec![opened("a", 1), lost(5_000)]], "its session is lost");
+}
+
+#[test]
+fn no_event_comes_twice_or_out_of_order() {
+    let mine = vec![opened("a", 1)];
+    holds(&[mine.clone(), vec![event(300, "01A", None), event(310, "01B", None)]]);
+    violates(&[mine.clone(), vec![event(300, "01A", None), event(310, "01A", None)]], "came twice");
+    violates(&[mine, vec![event(300, "01B", None), event(310, "01A", None)]], "came after 01B");
+}
+
+#[test]
+fn a_timer_is_told_with_every_number_once() {
+    let timer = |numbers: &[(&str, u64)]| {
+        let mut records = vec![opened("a", 1), armed("t", 300, true)];
+        records.extend(numbers.iter().map(|(id, number)| event(400, id, Some(("t", *number)))));
+        vec![records]
+    };
+    holds(&timer(&[("1", 1), ("2", 2), ("3", 3)]));
+    violates(&timer(&[("1", 1), ("2", 3)]), "silent gap");
+    violates(&timer(&[("1", 1), ("2", 1)]), "again");
+}
+
+#[test]
+fn a_gap_that_is_owned_up_to_is_none_and_one_without_a_cause_is() {
+    let mine = vec![opened("a", 1), armed("t", 300, true), event(400, "1", Some(("t", 1)))];
+    let after = |number| vec![dropped(2_100, "2"), event(2_200, "3", Some(("t", number))), caught_up(9_000)];
+    holds(&[mine.clone(), trouble(KILL, Some(1)), after(7)]);
+    holds(&[mine.clone(), trouble(KILL, Some(1)), after(1)]);
+    violates(&[mine.clone(), after(2)], "nothing explains it");
+    violates(&[mine, trouble(Trouble::NodeStopped, Some(1)), after(2)], "nothing explains it");
+}
+
+#[test]
+fn a_timer_that_is_never_told_is_a_silent_gap() {
+    let parts =
+        |sure, due, more: Vec<Record>| [vec![opened("a", 1), armed("t", due, sure)], more, vec![caught_up(9_000)]];
+    violates(&parts(true, 300, vec![]), "was never told");
+    holds(&parts(false, 300, vec![]));
+    holds(&parts(true, 8_500, vec![]));
+    holds(&parts(true, 300, vec![event(400, "1", Some(("t", 1)))]));
+    let mut more = trouble(KILL, Some(1));
+    more.push(dropped(2_500, "1"));
+    holds(&parts(true, 300, more));
+}
+
+#[test]
+fn whoever_takes_a_session_from_a_dead_node_says_so() {
+    let (mine, end) = (vec![opened("a", 1)], vec![caught_up(9_000)]);
+    violates(&[mine.clone(), trouble(KILL, Some(1)), end.clone()], "may be missing");
+    holds(&[mine.clone(), trouble(KILL, Some(1)), vec![dropped(2_500, "1")], end.clone()]);
+    holds(&[mine.clone(), trouble(KILL, Some(2)), end.clone()]);
+    // Handed over in order before the kill: there was nothing to lose.
+    let kill = vec![Record::Trouble { at_ms: 5_000, what: KILL, node: Some(1), over: false }];
+    holds(&[mine, trouble(Trouble::NodeStopped, Some(1)), kill, end]);
+}
+
+#[test]
+fn a_cursor_is_unknown_only_where_something_can_be_missing() {
+    let refused = vec![request(CURSOR, 3_000, 3_010, How::Error)];
+    holds(&[vec![opened("a", 1)], trouble(KILL, Some(1)), refused.clone()]);
+    violates(&[vec![opened("a", 1)], trouble(Trouble::NodeStopped, Some(1)), refused], CURSOR);
+}
+
+#[test]
+fn foreign_bytes_and_second_effects_are_found_among_nodes_as_anywhere() {
+    let mut foreign = call("a", 500, 600, How::Result);
+    foreign.push(Record::Seen { client: "b".to_owned(), marker: "MK500".to_owned() });
+    violates(&[foreign], "LEAK");
+    let mut timer = vec![armed("t", 300, true)];
+    timer.push(Record::Seen { client: "b".to_owned(), marker: "t".to_owned() });
+    violates(&[timer], "LEAK");
+    let mut twice = call("a", 500, 600, How::Result);
+    twice.push(Record::Effect { marker: "MK500".to_owned(), pid: 2 });
+    violates(&[twice], "2 effects");
+}

@@ -1,0 +1,8 @@
+//! Several gateways on one store behind one address, their clients, and what goes wrong with them.
+
+pub mod balancer;
+pub mod client;
+pub mod life;
+pub mod nodes;
+pub mod plan;
+pub mod wire;

@@ -1,0 +1,289 @@
+//! A client with a session on the cluster, which writes down everything it does and sees.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::balancer::Balancer;
+use super::wire::{Answer, Manner, Wire};
+use crate::history::{History, How, Must, Record};
+use crate::jobs::{Job, marker};
+use crate::random::Random;
+
+/// What is counted.
+pub const CURSORS_UNKNOWN: &str = "cursors that the session knew no more";
+
+/// Where clients go, and what they write to.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The balancer.
+    pub balancer: Arc<Balancer>,
+    /// The history.
+    pub history: History,
+}
+
+impl Place {
+    /// The public address.
+    pub fn address(&self) -> SocketAddr {
+        self.balancer.address
+    }
+}
+
+/// What a client is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Surface {
+    /// One server at a path of its own.
+    Server(&'static str),
+    /// The tools, in front of this server.
+    Tools(&'static str),
+}
+
+/// One client and its session.
+pub struct Client {
+    /// Its name in the history; another one for every session.
+    pub name: String,
+    /// What is random about it.
+    pub random: Random,
+    place: Place,
+    surface: Surface,
+    base: String,
+    sessions: u32,
+    next: u64,
+    wire: Option<Wire>,
+    cursor: Option<String>,
+    repeating: usize,
+}
+
+/// Timers of one session that repeat.
+const REPEATING_MAX: usize = 2;
+
+impl Client {
+    /// A client without a session.
+    pub fn new(place: &Place, surface: Surface, base: &str, random: Random) -> Self {
+        Self {
+            name: base.to_owned(),
+            random,
+            place: place.clone(),
+            surface,
+            base: base.to_owned(),
+            sessions: 0,
+            next: 1,
+            wire: None,
+            cursor: None,
+            repeating: 0,
+        }
+    }
+
+    /// Whether it has a session.
+    pub fn is_in(&self) -> bool {
+        self.wire.is_some()
+    }
+
+    /// Whether events can be asked for after one that it had.
+    pub fn has_cursor(&self) -> bool {
+        self.cursor.is_some()
+    }
+
+    /// Tries to open a session, once.
+    pub async fn open(&mut self) -> How {
+        let (path, capabilities) = match &self.surface {
+            Surface::Server(name) => (format!("/mcp/server/{name}"), json!({ "elicitation": {} })),
+            Surface::Tools(_) => ("/mcp".to_owned(), json!({})),
+        };
+        self.sessions += 1;
+        (self.name, self.cursor) = (format!("{}.{}", self.base, self.sessions), None);
+        self.repeating = 0;
+        let history = self.place.history.clone();
+        let sent_ms = history.now_ms();
+        match Wire::open(self.place.address(), &path, &capabilities, &history).await {
+            Ok(wire) => {
+                let node = self.place.balancer.opener(wire.session());
+                history.write(&Record::Opened { at_ms: history.now_ms(), client: self.name.clone(), node });
+                self.wire = Some(wire);
+                self.requested("initialize", sent_ms, How::Result, "");
+                How::Result
+            }
+            Err(answer) => {
+                self.requested("initialize", sent_ms, answer.how, &answer.detail);
+                answer.how
+            }
+        }
+    }
+
+    /// Has the server work; with `asks` it asks the client on the way.
+    pub async fn work(&mut self, job: Job, asks: bool, cut_after: Option<u64>) -> How {
+        let (marker, history) = (marker(&mut self.random), self.place.history.clone());
+        let Job { ms, bytes, must, notes } = job;
+        let (client, sent) = (self.name.clone(), marker.clone());
+        history.write(&Record::Sent { at_ms: history.now_ms(), client, marker: sent, must });
+        let args = json!({ "marker": marker, "ms": ms, "notes": notes, "bytes": bytes, "ask": u8::from(asks) });
+        let mut params = match &self.surface {
+            Surface::Server(_) => json!({ "name": "work", "arguments": args }),
+            Surface::Tools(server) => {
+                json!({ "name": "execute_tool", "arguments": { "server": server, "tool": "work", "args": args } })
+            }
+        };
+        if 0 < notes {
+            params["_meta"] = json!({ "progressToken": format!("t{}", self.next) });
+        }
+        let stream = (0 < notes).then_some(marker.as_str());
+        let manner = Manner { stream, cut_after, word: asks.then_some(marker.as_str()) };
+        let answer = self.ask(&params, manner).await;
+        if answer.how == How::Result && stream.is_some() {
+            history.write(&Record::StreamEnd { stream: marker.clone(), count: notes });
+        }
+        self.saw(&answer);
+        let (at_ms, how, client) = (history.now_ms(), answer.how, self.name.clone());
+        history.write(&Record::Ended { at_ms, client, marker, how, detail: answer.detail.clone() });
+        self.settle(&answer).await;
+        how
+    }
+
+    /// Sets a timer that is told by an event, again and again where that is wanted and there are not many such.
+    pub async fn arm(&mut self, after: Duration, repeats: bool) -> How {
+        let repeats = repeats && self.repeating < REPEATING_MAX;
+        self.repeating += usize::from(repeats);
+        let timer = marker(&mut self.random);
+        let history = self.place.history.clone();
+        let sent_ms = history.now_ms();
+        let millis = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+        let arguments = json!({ "duration_ms": millis, "message": timer, "interval": repeats });
+        let answer = self.ask(&json!({ "name": "set_timer", "arguments": arguments }), Manner::default()).await;
+        // Said before anything that shows it, so that it is known to be this client's.
+        let (at_ms, sure) = (history.now_ms(), answer.how == How::Result);
+        let (client, due_ms) = (self.name.clone(), at_ms + millis);
+        history.write(&Record::Armed { at_ms, client, timer, due_ms, sure });
+        self.saw(&answer);
+        self.requested("set_timer", sent_ms, answer.how, &answer.detail);
+        self.settle(&answer).await;
+        answer.how
+    }
+
+    /// Waits for events after the last one: how that ended, and how many there were.
+    pub async fn wait(&mut self, time: Duration) -> (How, usize) {
+        let sent_ms = self.place.history.now_ms();
+        let mut arguments = json!({ "timeout_ms": u64::try_from(time.as_millis()).unwrap_or(u64::MAX) });
+        if let Some(cursor) = &self.cursor {
+            arguments["last_event_id"] = json!(cursor);
+        }
+        let answer = self.ask(&json!({ "name": "await_activity", "arguments": arguments }), Manner::default()).await;
+        let unknown = answer.message["result"]["structuredContent"]["error"]["code"] == "INVALID_ARGUMENT";
+        if unknown && self.cursor.take().is_some() {
+            // It had an event that the session never kept; what it has not had comes without a cursor.
+            self.place.history.count(CURSORS_UNKNOWN, 1);
+            self.requested("last_event_id", sent_ms, How::Error, &answer.detail);
+            return (How::Error, 0);
+        }
+        let body = &answer.message["result"]["structuredContent"];
+        let events = body["events"].as_array().map_or(&[][..], Vec::as_slice);
+        for event in events {
+            self.heard(event);
+        }
+        if let Some(last) = body["last_event_id"].as_str().filter(|_| answer.how == How::Result) {
+            self.cursor = Some(last.to_owned());
+        }
+        self.saw(&answer);
+        self.requested("await_activity", sent_ms, answer.how, &answer.detail);
+        let count = events.len();
+        self.settle(&answer).await;
+        (answer.how, count)
+    }
+
+    fn heard(&self, event: &Value) {
+        let history = &self.place.history;
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let data = &event["data"];
+        let what = text(&event["type"]).unwrap_or_default();
+        // One that was set before there was a cursor has no marker, and may be lost with the answer that told it.
+        let timer = text(&data["message"]).filter(|message| what == "timer_expired" && message.starts_with("MK"));
+        history.write(&Record::Activity {
+            at_ms: history.now_ms(),
+            client: self.name.clone(),
+            id: text(&event["id"]).unwrap_or_default(),
+            what,
+            timer,
+            number: data["fireCount"].as_u64(),
+            cause: text(&data["cause"]),
+        });
+    }
+
+    /// Has a first event, so that there is a cursor.
+    pub async fn take_cursor(&mut self) {
+        let arguments = json!({ "duration_ms": 1, "message": "first" });
+        let sent_ms = self.place.history.now_ms();
+        let answer = self.ask(&json!({ "name": "set_timer", "arguments": arguments }), Manner::default()).await;
+        self.requested("set_timer", sent_ms, answer.how, &answer.detail);
+        self.settle(&answer).await;
+        if self.is_in() {
+            self.wait(Duration::from_millis(500)).await;
+        }
+    }
+
+    /// Waits until nothing comes any more.
+    pub async fn catch_up(&mut self) {
+        let mut quiet = 0;
+        for _ in 0..20 {
+            if !self.is_in() || 2 <= quiet {
+                break;
+            }
+            let (how, count) = self.wait(Duration::from_millis(400)).await;
+            // A timer that repeats goes on for ever: whoever is told only the newest has caught up.
+            quiet = if how == How::Result && count <= 1 { quiet + 1 } else { 0 };
+        }
+        if self.is_in() && 2 <= quiet {
+            let history = &self.place.history;
+            history.write(&Record::CaughtUp { at_ms: history.now_ms(), client: self.name.clone() });
+        }
+    }
+
+    /// Ends the session.
+    pub async fn end(&mut self) -> u16 {
+        match self.wire.take() {
+            Some(wire) => wire.end().await,
+            None => 0,
+        }
+    }
+
+    async fn ask(&mut self, params: &Value, manner: Manner<'_>) -> Answer {
+        let id = self.next;
+        self.next += 1;
+        match &mut self.wire {
+            Some(wire) => wire.request(id, "tools/call", params, manner).await,
+            None => panic!("{}: no session", self.name),
+        }
+    }
+
+    fn saw(&self, answer: &Answer) {
+        for marker in &answer.markers {
+            let (client, marker) = (self.name.clone(), marker.clone());
+            self.place.history.write(&Record::Seen { client, marker });
+        }
+    }
+
+    fn requested(&self, what: &str, sent_ms: u64, how: How, detail: &str) {
+        let history = &self.place.history;
+        let (at_ms, client) = (history.now_ms(), self.name.clone());
+        let (what, detail) = (what.to_owned(), detail.to_owned());
+        history.write(&Record::Request { sent_ms, at_ms, client, what, how, detail });
+    }
+
+    /// After an answer: whoever was sent away waits a moment, and whose session is unknown has none.
+    async fn settle(&mut self, answer: &Answer) {
+        if answer.is_lost() {
+            self.wire = None;
+            let history = &self.place.history;
+            let (at_ms, client) = (history.now_ms(), self.name.clone());
+            history.write(&Record::Lost { at_ms, client, detail: answer.detail.clone() });
+        }
+        if matches!(answer.how, How::Shed | How::Broken | How::Refused) {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+    }
+}
+
+/// A quick job that holds.
+pub fn job(ms: u64, notes: u64) -> Job {
+    Job { ms, notes, bytes: 0, must: Must::Hold }
+}

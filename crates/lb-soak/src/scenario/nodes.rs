@@ -1,0 +1,115 @@
+//! Three nodes on one store behind a balancer that sends every request somewhere else: clients see one gateway, whatever
+//! happens to a node or to the store.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::{Setup, Size};
+use crate::cluster::client::CURSORS_UNKNOWN;
+use crate::cluster::life::{Crowd, KINDS, Kind, OPENED, SENT_AWAY, SENT_AWAY_SLOWLY, UNENDED};
+use crate::cluster::nodes::{NODES, Nodes, Terms};
+use crate::cluster::plan::{LEASE, Strike, shuffled};
+use crate::cluster::wire::{ASKED_TWICE, RESUMED, TWICE};
+use crate::history::{How, Measure};
+use crate::scenario::library;
+use crate::world::Ground;
+
+/// Everybody is in and at work by then.
+const WARM: Duration = Duration::from_secs(2);
+/// Up to this long between two requests of a client.
+const PAUSE_MS: u64 = 200;
+/// Of two hours: with kills no more than one in 12 s, that is as many as anybody wants.
+const FULL_S: u64 = 7_200;
+
+/// Everything that can go wrong.
+pub async fn all(setup: Setup, size: Size, seed: u64) -> PathBuf {
+    let mut ground = Ground::new(&setup, "THREE-NODES", seed);
+    let durability = ground.random.pick(&["batch", "event"]).copied().unwrap_or("batch");
+    let clock = library().is_some();
+    if !clock {
+        ground.history.note("libfaketime is not installed: no clock is set wrong");
+    }
+    let short = [Strike::Kill(12), Strike::Stop, Strike::StorePause(2)];
+    let mut full = vec![
+        Strike::Kill(12),
+        Strike::Kill(12),
+        Strike::Kill(5),
+        Strike::Stop,
+        Strike::Roll,
+        Strike::StoreRestart,
+        Strike::StoreEmpty,
+        Strike::StorePause(5),
+    ];
+    full.extend(clock.then_some([Strike::Clock(5), Strike::Clock(-5)]).into_iter().flatten());
+    let terms = Terms { durability, clock, ..Terms::default() };
+    let strikes = if size == Size::Short { short.to_vec() } else { full };
+    run(ground, terms, size, (size.pick(12, 100), &KINDS), &strikes).await
+}
+
+/// Kills of nodes.
+pub async fn kills(setup: Setup, size: Size, seed: u64) -> PathBuf {
+    let ground = Ground::new(&setup, "R6", seed);
+    let kinds = [Kind::Streams("child"), Kind::Waits, Kind::Streams("remote"), Kind::Answers, Kind::Modern("remote")];
+    let strikes = [Strike::Kill(5), Strike::Kill(4)];
+    run(ground, Terms::default(), size, (size.pick(12, 300), &kinds), &strikes).await
+}
+
+/// A store that is not there, or not itself.
+pub async fn store(setup: Setup, size: Size, seed: u64) -> PathBuf {
+    let ground = Ground::new(&setup, "R8", seed);
+    let kinds = [Kind::Waits, Kind::Newcomer, Kind::Streams("child"), Kind::Modern("remote"), Kind::Calls("remote")];
+    let strikes = [Strike::StoreRestart, Strike::StorePause(size.pick(2, 5)), Strike::StoreEmpty];
+    let history = ground.history.clone();
+    history.bound_count(SENT_AWAY, 1, i64::MAX);
+    history.bound_count(SENT_AWAY_SLOWLY, 0, 0);
+    run(ground, Terms::default(), size, (size.pick(10, 100), &kinds), &strikes).await
+}
+
+async fn run(
+    ground: Ground,
+    terms: Terms,
+    size: Size,
+    (count, kinds): (usize, &[Kind]),
+    strikes: &[Strike],
+) -> PathBuf {
+    let mut nodes = Nodes::start(ground, terms).await;
+    let history = nodes.history().clone();
+    let mut random = nodes.ground.random.fork();
+    history.note(format!("{count} clients, durability {}", terms.durability));
+    let listed = nodes.list().await;
+    history.count("nodes that are listed", listed.as_array().map_or(-1, |nodes| nodes.len() as i64));
+    history.bound_count("nodes that are listed", NODES as i64, NODES as i64);
+    let crowd = Crowd::start(&nodes.place(), kinds, count, PAUSE_MS, &mut random);
+    tokio::time::sleep(WARM).await;
+    let (start, time) = (Instant::now(), size.time(1, FULL_S));
+    loop {
+        for strike in shuffled(strikes, &mut random) {
+            strike.run(&mut nodes, &mut random).await;
+        }
+        if time <= start.elapsed() {
+            break;
+        }
+    }
+    if strikes.iter().any(|strike| matches!(strike, Strike::Kill(_))) {
+        // What the last one did is over, too.
+        tokio::time::sleep(LEASE).await;
+    }
+    crowd.stop().await;
+    judge(&nodes, count);
+    nodes.close().await
+}
+
+fn judge(nodes: &Nodes, clients: usize) {
+    let history = nodes.history();
+    for name in [TWICE, ASKED_TWICE, UNENDED] {
+        history.count(name, 0);
+        history.bound_count(name, 0, 0);
+    }
+    for name in [RESUMED, CURSORS_UNKNOWN, OPENED] {
+        history.count(name, 0);
+        history.bound_count(name, 0, i64::MAX);
+    }
+    // A run in which nobody gets anywhere shows nothing.
+    let results = Measure::Calls { client: String::new(), how: How::Result };
+    history.bound(results, 10 * clients as i64, i64::MAX);
+}
