@@ -22,6 +22,7 @@ use crate::reply::{bare, refuse};
 use crate::service::Visit;
 use crate::settings::NodeSettings;
 use crate::throttle;
+use crate::told::tell;
 
 /// How often a request is sent, where nothing of it has reached anybody before.
 const ATTEMPTS_MAX: usize = 2;
@@ -76,13 +77,13 @@ impl Visit<'_> {
                 Ok(response) => return Some(response),
                 Err(SendError::Unreached(error)) => why = error,
                 Err(SendError::Lost(error)) => {
-                    tracing::warn!(node = %url, %error, "hop_lost");
+                    tell!(self.server.nodes.lost, node = %url, %error, "hop_lost");
                     let why =
                         "the node that has this session broke off before it answered; the request may have been run";
                     return Some(unavailable(era, why));
                 }
             }
-            tracing::warn!(node = %url, %why, "hop_failed");
+            tell!(self.server.nodes.failed, node = %url, %why, "hop_failed");
         }
         let why = format!("the node that has this session cannot be reached, and the request was not sent: {why}");
         Some(unavailable(era, &why))

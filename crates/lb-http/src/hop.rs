@@ -9,8 +9,7 @@ mod nonces;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -22,13 +21,12 @@ pub use key::NodeKeys;
 use nonces::Nonces;
 
 use crate::settings::NodeSettings;
+use crate::told::{Told, tell};
 
 /// The header.
 pub(crate) const HOP: HeaderName = HeaderName::from_static("landbridge-hop");
 /// How far two clocks may be apart, and how long a header can be used.
 const WINDOW: Duration = Duration::from_secs(30);
-/// How often it is told that somebody was turned away.
-const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// Why a request on the listener for nodes is turned away. Only the log hears it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -66,7 +64,8 @@ pub(crate) enum Unproven {
 #[derive(Debug, Default)]
 pub(crate) struct Hops {
     nonces: Nonces,
-    told: Mutex<Option<Instant>>,
+    refused: Told,
+    misplaced: Told,
 }
 
 impl Hops {
@@ -94,13 +93,13 @@ impl Hops {
     /// Tells the operator why somebody was turned away, now and then.
     pub(crate) fn tell(&self, why: Unproven, peer: Option<std::net::IpAddr>) {
         let peer = peer.map(tracing::field::display);
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.is_none_or(|told| TELL_EVERY <= told.elapsed()) {
-            *told = Some(Instant::now());
-            tracing::warn!(peer, %why, "hop_refused");
-        } else {
-            tracing::debug!(peer, %why, "hop_refused");
-        }
+        tell!(self.refused, peer, %why, "hop_refused");
+    }
+
+    /// Tells that somebody says to be a node where clients come in.
+    pub(crate) fn tell_misplaced(&self, peer: Option<std::net::IpAddr>) {
+        let peer = peer.map(tracing::field::display);
+        tell!(self.misplaced, peer, why = "Landbridge-Hop is for the listener of nodes", "hop_misplaced");
     }
 }
 

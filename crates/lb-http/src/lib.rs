@@ -34,6 +34,7 @@ mod shed;
 mod socket;
 mod throttle;
 mod tls;
+mod told;
 
 pub use hop::NodeKeys;
 pub use listen::{ListenError, Listener, Place, PlaceError};

@@ -23,6 +23,7 @@ use conn::{Line, Unanswered, Whole, chain};
 pub use url::{NodeUrl, NodeUrlError};
 
 use crate::settings::NodeSettings;
+use crate::told::Told;
 
 /// How long a connection and its handshake may take.
 const CONNECT_MAX: Duration = Duration::from_secs(3);
@@ -71,6 +72,8 @@ pub(crate) struct Nodes {
     by_url: Mutex<HashMap<Arc<str>, Arc<Node>>>,
     /// What https needs, and the authorities it was made with.
     tls: Mutex<Option<(Option<PathBuf>, TlsConnector)>>,
+    pub(crate) failed: Told,
+    pub(crate) lost: Told,
 }
 
 /// One node.

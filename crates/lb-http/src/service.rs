@@ -140,9 +140,7 @@ impl Visit<'_> {
 
     fn route(&self, request: &Request<Incoming>, allowance: &mut Option<Allowance>) -> Route {
         if request.headers().contains_key(HOP) {
-            tracing::warn!(
-                "a request with Landbridge-Hop came to the listener for clients, which other nodes do not use"
-            );
+            self.server.hops.tell_misplaced(self.peer.address);
             return Route::Done(refuse(StatusCode::BAD_REQUEST, Era::Modern, "Bad Request"), Pages::Refused);
         }
         if let Some(response) = self.page(request) {
