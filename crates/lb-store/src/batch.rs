@@ -185,6 +185,14 @@ impl Step {
         }
     }
 
+    /// Whether nothing grows by it, so that it may be done where there is no room.
+    fn shrinks(&self) -> bool {
+        match self {
+            Self::Delete { .. } | Self::Take { .. } | Self::Expire { .. } | Self::Trim { .. } => true,
+            Self::Set { .. } | Self::Add { .. } | Self::Append { .. } | Self::Claim { .. } => false,
+        }
+    }
+
     fn check_numbers(&self) -> Result<(), Error> {
         let wrong = |why| Err(Error::WrongShape(why));
         if self.ttl().is_some_and(|ttl| ttl < Duration::from_millis(1) || TTL_MAX < ttl) {
@@ -276,6 +284,16 @@ impl Batch {
     #[must_use]
     pub fn claim(self, key: &Key, holder: &str, ttl: Duration) -> Self {
         self.step(Step::Claim { key: key.clone(), holder: holder.to_owned(), ttl })
+    }
+
+    /// Whether nothing grows by it.
+    pub(crate) fn only_shrinks(&self) -> bool {
+        self.steps.iter().all(Step::shrinks)
+    }
+
+    /// The bytes that it adds.
+    pub(crate) fn bytes(&self) -> usize {
+        self.steps.iter().map(Step::bytes).sum()
     }
 
     /// What every store refuses before it looks at its keys.

@@ -3,6 +3,7 @@
 //! One thread writes: it does what waits in one transaction and then answers all of it. Reads go beside it, on the
 //! blocking threads of the runtime. What was acknowledged survives the end of the process; see [`Durability`].
 
+mod backend;
 mod file;
 #[cfg(test)]
 mod power_cut;
@@ -17,6 +18,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, TryStreamExt, future, stream};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot};
@@ -37,9 +39,8 @@ pub(crate) struct Disk {
     timeout: Duration,
     /// Room in the queue, so that sending to the thread never blocks.
     places: Arc<Semaphore>,
-    /// `None` once the store is being dropped.
-    queue: Option<SyncSender<Work>>,
-    writer: Option<JoinHandle<()>>,
+    /// `None` once the store is closed.
+    writing: Mutex<Option<(SyncSender<Work>, JoinHandle<()>)>>,
     hub: Arc<Hub>,
     latency: Mutex<Option<Duration>>,
 }
@@ -64,8 +65,7 @@ impl Disk {
             limits: settings.limits.clone(),
             timeout: settings.timeout,
             places: Arc::new(Semaphore::new(WAITING_MAX)),
-            queue: Some(queue),
-            writer: Some(writer),
+            writing: Mutex::new(Some((queue, writer))),
             hub: Hub::new(),
             latency: Mutex::default(),
         })
@@ -75,8 +75,8 @@ impl Disk {
         batch.check(&self.limits)?;
         let Ok(place) = self.places.clone().acquire_owned().await else { return Err(self.closed()) };
         let (answer, answered) = oneshot::channel();
-        let queue = self.queue.as_ref().ok_or_else(|| self.closed())?;
-        queue.try_send(Work { batch, answer, _place: place }).map_err(|_| self.closed())?;
+        let sent = self.writing.lock().as_ref().map(|(queue, _)| queue.try_send(Work { batch, answer, _place: place }));
+        sent.ok_or_else(|| self.closed())?.map_err(|_| self.closed())?;
         answered.await.map_err(|_| self.closed())?
     }
 
@@ -95,19 +95,23 @@ impl Disk {
     }
 
     fn closed(&self) -> Error {
-        Error::Away { since: SystemTime::now(), why: "the thread that writes has ended".to_owned() }
+        Error::Away { since: SystemTime::now(), why: "it is closed".to_owned() }
     }
 }
 
 /// Waits for what was accepted to be written.
 impl Drop for Disk {
     fn drop(&mut self) {
-        self.queue = None;
-        if let Some(writer) = self.writer.take()
-            && writer.join().is_err()
-        {
-            tracing::error!("the thread that writes the store has panicked");
-        }
+        finish(self.writing.lock().take());
+    }
+}
+
+/// Lets the thread write what waits, and waits for it.
+fn finish(writing: Option<(SyncSender<Work>, JoinHandle<()>)>) {
+    let Some((queue, writer)) = writing else { return };
+    drop(queue);
+    if writer.join().is_err() {
+        tracing::error!("the thread that writes the store has panicked");
     }
 }
 
@@ -163,6 +167,20 @@ impl Store for Disk {
             Ok(())
         };
         self.in_time(ping).boxed()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        let close = async move {
+            let (file, writing) = (self.file.clone(), self.writing.lock().take());
+            let closing = tokio::task::spawn_blocking(move || {
+                finish(writing);
+                file.close();
+            });
+            if let Err(error) = closing.await {
+                tracing::error!(%error, "the store could not be closed");
+            }
+        };
+        close.boxed()
     }
 
     fn facts(&self) -> Facts {

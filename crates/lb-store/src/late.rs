@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -86,6 +87,15 @@ impl Store for Late {
 
     fn ping(&self) -> Pending<'_, ()> {
         async move { self.store().await?.ping().await }.boxed()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        async move {
+            if let Some(store) = self.now() {
+                store.close().await;
+            }
+        }
+        .boxed()
     }
 
     fn facts(&self) -> Facts {

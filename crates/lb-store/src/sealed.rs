@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 
 pub use self::cipher::SealKeys;
@@ -206,6 +207,10 @@ impl Store for Sealed {
 
     fn ping(&self) -> Pending<'_, ()> {
         self.inner.ping()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.inner.close()
     }
 
     fn facts(&self) -> Facts {

@@ -59,7 +59,8 @@ pub struct Limits {
     pub value_bytes_max: usize,
     /// The keys of a store in memory.
     pub keys_max: usize,
-    /// The bytes of a store in memory, and of the file of a store on disk.
+    /// The bytes of a store in memory, and of the file of a store on disk. That file grows by doubling, so that it can
+    /// be full with half of this in it; batches that only remove, trim or prolong are done all the same.
     pub bytes_max: usize,
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
@@ -50,6 +51,12 @@ pub trait Store: Debug + Send + Sync {
 
     /// How it stands, without asking it.
     fn facts(&self) -> Facts;
+
+    /// Writes out what was accepted and lets go of what another process may wait for. Nothing can be asked of it
+    /// afterwards. Cancel safe: it is then closed all the same, a little later.
+    fn close(&self) -> BoxFuture<'_, ()> {
+        std::future::ready(()).boxed()
+    }
 }
 
 /// Which of the three.

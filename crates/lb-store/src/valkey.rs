@@ -112,7 +112,12 @@ impl Valkey {
         if let Some(orders) = unheard {
             let (nodes, prefix) = (self.nodes.clone(), self.prefix.clone());
             let hub = Arc::downgrade(&self.hub);
-            Pump { nodes, hub, orders, prefix, timeout: self.timeout, heard: HashSet::new() }.start()?;
+            let pump = Pump { nodes, hub, orders, prefix, timeout: self.timeout, heard: HashSet::new() };
+            if let Err((error, orders)) = pump.start() {
+                // The next one tries it again.
+                *self.unheard.lock() = orders;
+                return Err(error);
+            }
         }
         let (answer, answered) = oneshot::channel();
         let order = Order::Subscribe(channel.clone(), answer);
@@ -150,7 +155,8 @@ impl Store for Valkey {
     fn range<'a>(&'a self, key: &'a Key, after: u64, limit: usize) -> Pending<'a, Vec<(u64, Bytes)>> {
         let range = async move {
             // The kind of the key is looked at in any case.
-            let (first, count) = (after.min(NUMBER_MAX) + 1, limit.max(1));
+            let count = u64::try_from(limit).unwrap_or(NUMBER_MAX).clamp(1, NUMBER_MAX);
+            let first = after.min(NUMBER_MAX) + 1;
             let mut ask = cmd("XRANGE");
             ask.arg(self.name(key)).arg(format!("{first}-0")).arg("+").arg("COUNT").arg(count);
             let entries: Vec<(String, Vec<Vec<u8>>)> =

@@ -5,14 +5,15 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use redb::backends::FileBackend;
-use redb::{Builder, Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
+use redb::{Builder, Database, ReadableDatabase, ReadableTable, TableDefinition};
 
+use crate::disk::backend::{Backend, Options, full, is_full};
 use crate::disk::now_ms;
 use crate::disk::rows::{ENTRIES, EXPIRY, Held, KEYS, Row};
 use crate::{Durability, Error, Key, Limits, plan};
@@ -28,6 +29,9 @@ const CACHE_BYTES: usize = 16 * 1024 * 1024;
 /// Below this, a file is not worth making smaller.
 const COMPACT_FROM: u64 = 8 * 1024 * 1024;
 
+/// How often a file that is too long is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// How many keys one page of a scan looks at.
 const PAGE: usize = 256;
 
@@ -40,8 +44,15 @@ pub(super) struct File {
     length: Arc<AtomicU64>,
     /// The length at which the writer looks whether the file is mostly free.
     look_at: AtomicU64,
+    /// When it last looked while the file was too long.
+    looked: Mutex<Option<Instant>>,
+    /// Whether the file may become longer than it should, because that makes it shorter in the end.
+    may_exceed: Arc<AtomicBool>,
+    /// Whether there was no room since it was opened: the library may tell that later, and in other words.
+    ran_out: Arc<AtomicBool>,
+    closed: AtomicBool,
     trouble: Mutex<Trouble>,
-    _lock: fs::File,
+    lock: fs::File,
     #[cfg(test)]
     pub(super) history: super::power_cut::History,
 }
@@ -51,12 +62,6 @@ pub(super) struct File {
 pub(super) struct Trouble {
     pub(super) since: Option<SystemTime>,
     pub(super) last: Option<(SystemTime, String)>,
-}
-
-#[derive(Clone, Copy)]
-struct Options {
-    bytes_max: u64,
-    sync: bool,
 }
 
 impl File {
@@ -69,8 +74,12 @@ impl File {
             database: RwLock::new(None),
             length: Arc::default(),
             look_at: AtomicU64::new(COMPACT_FROM),
+            looked: Mutex::default(),
+            may_exceed: Arc::default(),
+            ran_out: Arc::default(),
+            closed: AtomicBool::new(false),
             trouble: Mutex::default(),
-            _lock: lock,
+            lock,
             #[cfg(test)]
             history: super::power_cut::History::default(),
         };
@@ -87,8 +96,12 @@ impl File {
     pub(super) fn reopen(&self) -> Result<(), Error> {
         let mut place = self.database.write();
         *place = None;
+        if self.closed.load(Ordering::Acquire) {
+            return Err(self.failed(&redb::Error::PreviousIo));
+        }
+        self.ran_out.store(false, Ordering::Release);
         // Damage can make the library panic, which must not end us.
-        let opened = catch_unwind(AssertUnwindSafe(|| self.database()));
+        let opened = catch_unwind(AssertUnwindSafe(|| self.exceeding(|| self.database())));
         *place = Some(opened.map_err(|_| self.broken("it cannot be read"))??);
         Ok(())
     }
@@ -100,6 +113,8 @@ impl File {
             inner,
             options: self.backend,
             length: self.length.clone(),
+            may_exceed: self.may_exceed.clone(),
+            ran_out: self.ran_out.clone(),
             #[cfg(test)]
             history: self.history.clone(),
         };
@@ -110,6 +125,13 @@ impl File {
 
     /// Makes the tables; a file of another format is returned as an error of ours.
     fn prepare(&self, database: &Database) -> Result<Option<Error>, redb::Error> {
+        // One that is full must open without being written to.
+        let reading = database.begin_read()?;
+        let meta = reading.open_table(META).and_then(|meta| Ok(meta.get("format")?.map(|format| format.value())));
+        if meta.is_ok_and(|format| format == Some(FORMAT)) {
+            return Ok(None);
+        }
+        drop(reading);
         let transaction = database.begin_write()?;
         let format = {
             let mut meta = transaction.open_table(META)?;
@@ -147,19 +169,60 @@ impl File {
         }
     }
 
-    /// Frees the space of what is gone when that is most of the file.
+    /// Does something that frees room in the end, and may take some first.
+    pub(super) fn exceeding<T>(&self, work: impl FnOnce() -> T) -> T {
+        let before = self.may_exceed.swap(true, Ordering::AcqRel);
+        let done = work();
+        self.may_exceed.store(before, Ordering::Release);
+        done
+    }
+
+    /// Whether the file is longer than it should be: nothing may grow before it has become smaller.
+    pub(super) fn is_over(&self) -> bool {
+        self.backend.bytes_max < self.length.load(Ordering::Relaxed)
+    }
+
+    /// What those are told who want to write into a file that is full.
+    pub(super) fn full(&self) -> Error {
+        self.failed(&redb::Error::Io(full(self.backend.bytes_max)))
+    }
+
+    /// Writes everything out and lets go of the folder: nothing works from here on, and another process may have it.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        // Waits for those who read.
+        let database = self.database.write().take();
+        if catch_unwind(AssertUnwindSafe(|| drop(database))).is_err() {
+            tracing::error!("the file of the store could not be closed; it is checked when it is opened next");
+        }
+        if let Err(error) = self.lock.unlock() {
+            tracing::warn!(%error, "the folder of the store is free only when this process ends");
+        }
+    }
+
+    /// Frees the space of what is gone when that is most of the file, or when the file is too long.
     pub(super) fn make_smaller(&self) -> Result<(), Error> {
         let length = self.length.load(Ordering::Relaxed);
-        if length < self.look_at.load(Ordering::Relaxed) {
+        let is_over = self.is_over() && {
+            let mut looked = self.looked.lock();
+            let is_due = looked.is_none_or(|looked| LOOK_EVERY <= looked.elapsed());
+            if is_due {
+                *looked = Some(Instant::now());
+            }
+            is_due
+        };
+        if length < self.look_at.load(Ordering::Relaxed) && !is_over {
             return Ok(());
         }
+        let bytes_max = self.backend.bytes_max;
         let mut place = self.database.write();
         let Some(database) = place.as_mut() else { return Ok(()) };
         let compacted = catch_unwind(AssertUnwindSafe(|| -> Result<(), redb::Error> {
             let transaction = database.begin_write()?;
             let stats = transaction.stats()?;
             transaction.abort()?;
-            if (stats.stored_bytes() + stats.metadata_bytes()).saturating_mul(3) < length {
+            let used = stats.stored_bytes() + stats.metadata_bytes();
+            if used.saturating_mul(3) < length || is_over && used.saturating_mul(4) < bytes_max.saturating_mul(3) {
                 database.compact()?;
             }
             Ok(())
@@ -250,6 +313,9 @@ impl File {
                 Error::Refused(format!("{path} is of version {version}, which this program cannot read"))
             }
             redb::Error::Io(error) if is_full(error) => Error::Full(format!("{path}: {error}")),
+            redb::Error::PreviousIo if self.ran_out.load(Ordering::Acquire) => {
+                Error::Full(format!("{path}: there is no room"))
+            }
             other => Error::Away { since, why: format!("{path}: {other}") },
         };
         self.trouble.lock().last = Some((now, meant.to_string()));
@@ -305,10 +371,6 @@ macro_rules! theirs {
 }
 theirs!(redb::StorageError, redb::TableError, redb::TransactionError, redb::CommitError, redb::Error);
 
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
-}
-
 /// Keeps other processes out for as long as it is open, whatever they are.
 fn lock(folder: &Path) -> Result<fs::File, Error> {
     let cannot = |error: io::Error| Error::Refused(format!("cannot use {}: {error}", folder.display()));
@@ -327,64 +389,4 @@ fn private(path: &Path) -> io::Result<fs::File> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(path)
-}
-
-/// The library's file with a bound on its length, and with syncing left out where nobody asked for it.
-#[derive(Debug)]
-struct Backend {
-    inner: FileBackend,
-    options: Options,
-    length: Arc<AtomicU64>,
-    #[cfg(test)]
-    history: super::power_cut::History,
-}
-
-impl std::fmt::Debug for Options {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "at most {} bytes", self.bytes_max)
-    }
-}
-
-impl StorageBackend for Backend {
-    fn len(&self) -> io::Result<u64> {
-        let length = self.inner.len()?;
-        self.length.store(length, Ordering::Relaxed);
-        Ok(length)
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.inner.read(offset, out)
-    }
-
-    fn set_len(&self, length: u64) -> io::Result<()> {
-        if self.options.bytes_max < length && self.inner.len()? < length {
-            let why = format!("the file may have {} bytes", self.options.bytes_max);
-            return Err(io::Error::new(io::ErrorKind::StorageFull, why));
-        }
-        #[cfg(test)]
-        self.history.length(length);
-        self.inner.set_len(length)?;
-        self.length.store(length, Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        if !self.options.sync {
-            return Ok(());
-        }
-        self.inner.sync_data()?;
-        #[cfg(test)]
-        self.history.synced();
-        Ok(())
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        #[cfg(test)]
-        self.history.wrote(offset, data);
-        self.inner.write(offset, data)
-    }
-
-    fn close(&self) -> io::Result<()> {
-        self.inner.close()
-    }
 }

@@ -85,16 +85,24 @@ impl<'t> Writing<'t> {
         })
     }
 
-    /// Removes keys whose time is over, this many at most; how many.
+    /// Removes keys whose time is over and their entries, this many of both at most; how many.
     pub(super) fn sweep(&mut self, most: usize) -> Result<usize, Failure> {
-        for done in 0..most {
+        let mut done = 0;
+        while done < most {
             let first = self.expiry.first()?.map(|(at, _)| (at.value().0, at.value().1.to_owned()));
-            match first {
-                Some((deadline, key)) if deadline <= self.now => self.forget(&key)?,
-                _ => return Ok(done),
-            };
+            let Some((_, key)) = first.filter(|(deadline, _)| *deadline <= self.now) else { break };
+            // A long stream goes in several steps; nobody sees what is left of it.
+            let entries = self.entries.extract_from_if((key.as_str(), 0)..(key.as_str(), u64::MAX), |_, _| true)?;
+            for entry in entries.take(most - done) {
+                entry?;
+                done += 1;
+            }
+            if done < most {
+                self.forget(&key)?;
+                done += 1;
+            }
         }
-        Ok(most)
+        Ok(done)
     }
 
     /// Removes a key with all that belongs to it; its deadline, if it was there.

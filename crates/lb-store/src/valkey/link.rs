@@ -41,6 +41,8 @@ struct State {
     connection: Option<Connection>,
     away: Option<Away>,
     last_error: Option<(SystemTime, String)>,
+    /// Since when it takes no writes because it is not the one that should.
+    refuses_since: Option<SystemTime>,
     made: u64,
 }
 
@@ -94,10 +96,10 @@ impl Link {
         Self { client, password, timeout, state: Mutex::default(), turn: tokio::sync::Mutex::default() }
     }
 
-    /// Asks the server something, within the timeout.
-    pub(super) async fn ask(&self, twice: Twice, ask: &Ask<'_>) -> Result<Answer, Error> {
+    /// Asks the server something, and is told by that instant.
+    pub(super) async fn ask(&self, twice: Twice, ask: &Ask<'_>, by: Instant) -> Result<Answer, Error> {
         let mut used = None;
-        let asked = tokio::time::timeout(self.timeout, self.ask_until(twice, ask, &mut used)).await;
+        let asked = tokio::time::timeout_at(by.into(), self.ask_until(twice, ask, &mut used)).await;
         asked.unwrap_or_else(|_| {
             let error = Error::Timeout(self.timeout);
             // It may be half open: the next one gets a new connection.
@@ -123,8 +125,17 @@ impl Link {
             };
             *used = Some(connection.number);
             let error = match ask.of(&mut connection.wire).await {
-                Ok(answer) => return Ok(Answer::Here(answer)),
-                Err(error) if failure::is_elsewhere(&error) => return Ok(Answer::Elsewhere),
+                Ok(answer) => {
+                    // A replica hands messages on, too.
+                    if matches!(ask, Ask::Script(_)) {
+                        self.state.lock().refuses_since = None;
+                    }
+                    return Ok(Answer::Here(answer));
+                }
+                Err(error) if failure::is_elsewhere(&error) => {
+                    self.refused(connection.number, &error);
+                    return Ok(Answer::Elsewhere);
+                }
                 Err(error) => error,
             };
             let meant = self.read(&error);
@@ -234,6 +245,25 @@ impl Link {
         }
     }
 
+    /// Another server should have been asked. One that was replaced keeps its connections: the next one is made to
+    /// wherever its name leads then.
+    fn refused(&self, number: u64, error: &RedisError) {
+        if error.code() == Some("MOVED") {
+            return;
+        }
+        let why = self.read(error).to_string();
+        let now = SystemTime::now();
+        self.state.lock().refuses_since.get_or_insert(now);
+        self.lost(number, why);
+    }
+
+    /// What is told to those whom no server wants to serve.
+    pub(super) fn refuses(&self) -> Error {
+        let state = self.state.lock();
+        let why = "the server is a replica that takes no writes, and no other one was found".to_owned();
+        Error::Away { since: state.refuses_since.unwrap_or_else(SystemTime::now), why }
+    }
+
     fn read(&self, error: &RedisError) -> Error {
         failure::read(error, self.password.as_deref(), self.since())
     }
@@ -250,10 +280,11 @@ impl Link {
     /// Since when it is away.
     pub(super) fn away_since(&self) -> Option<SystemTime> {
         // A connection that was closed meanwhile is noticed here, also when nobody has asked anything since.
-        match self.present() {
-            Ok(Some(_)) => None,
-            Ok(None) | Err(_) => self.state.lock().away.as_ref().map(|away| away.since),
-        }
+        let is_there = matches!(self.present(), Ok(Some(_)));
+        let state = self.state.lock();
+        let away = state.away.as_ref().filter(|_| !is_there).map(|away| away.since);
+        // One that takes no writes is as good as none.
+        away.into_iter().chain(state.refuses_since).min()
     }
 
     /// What went wrong last.

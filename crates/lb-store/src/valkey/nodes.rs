@@ -14,7 +14,7 @@ use redis::{
 };
 use rustls::crypto::CryptoProvider;
 
-use crate::valkey::link::{Answer, Ask, Link, Twice};
+use crate::valkey::link::{Answer, Ask, Link, Twice, jittered};
 use crate::{Error, Key, Servers, Settings};
 
 /// How many parts a cluster's keys are in.
@@ -25,6 +25,9 @@ const MAP_KEPT: Duration = Duration::from_millis(250);
 
 /// How often a command follows the cluster to another server.
 const MOVES_MAX: usize = 4;
+
+/// The pause before a server is asked again that takes no writes: whoever replaces it may need a moment.
+const MOVED_AFTER: Duration = Duration::from_millis(50);
 
 /// Host and port.
 pub(super) type Address = (String, u16);
@@ -78,13 +81,21 @@ impl Nodes {
         self.servers.is_cluster()
     }
 
-    /// Asks the server that has a key.
+    /// Asks the server that has a key, and is told within the timeout however often the key has moved.
     pub(super) async fn ask(&self, key: &Key, twice: Twice, ask: Ask<'_>) -> Result<Value, Error> {
+        let by = Instant::now() + self.timeout;
+        let mut refuses = None;
         for _ in 0..MOVES_MAX {
-            let link = self.link(&self.address(key).await?)?;
-            match link.ask(twice, &ask).await {
+            let link = self.link(&self.address(key, by).await?)?;
+            match link.ask(twice, &ask, by).await {
                 Ok(Answer::Here(answer)) => return Ok(answer),
-                Ok(Answer::Elsewhere) => self.forget_map(Duration::ZERO),
+                Ok(Answer::Elsewhere) => {
+                    self.forget_map(Duration::ZERO);
+                    if !self.is_cluster() {
+                        tokio::time::sleep(jittered(MOVED_AFTER)).await;
+                    }
+                    refuses = Some(link.refuses());
+                }
                 Err(error) => {
                     if matches!(error, Error::Away { .. } | Error::Timeout(_)) {
                         self.forget_map(MAP_KEPT);
@@ -93,12 +104,16 @@ impl Nodes {
                 }
             }
         }
-        Err(Error::Away { since: SystemTime::now(), why: "no server accepts what is written".to_owned() })
+        Err(refuses.unwrap_or(Error::Timeout(self.timeout)))
     }
 
     /// Asks one server something that does no harm twice.
     pub(super) async fn ask_at(&self, address: &Address, command: Cmd) -> Result<Value, Error> {
-        match self.link(address)?.ask(Twice::Harmless, &Ask::Command(command)).await? {
+        self.ask_by(address, command, Instant::now() + self.timeout).await
+    }
+
+    async fn ask_by(&self, address: &Address, command: Cmd, by: Instant) -> Result<Value, Error> {
+        match self.link(address)?.ask(Twice::Harmless, &Ask::Command(command), by).await? {
             Answer::Here(answer) => Ok(answer),
             Answer::Elsewhere => {
                 self.forget_map(Duration::ZERO);
@@ -112,7 +127,8 @@ impl Nodes {
         if !self.is_cluster() {
             return Ok(self.servers.hosts.clone());
         }
-        let mut all: Vec<Address> = self.map().await?.iter().map(|part| part.address.clone()).collect();
+        let by = Instant::now() + self.timeout;
+        let mut all: Vec<Address> = self.map(by).await?.iter().map(|part| part.address.clone()).collect();
         all.sort_unstable();
         all.dedup();
         Ok(all)
@@ -136,12 +152,12 @@ impl Nodes {
         self.servers.password.as_deref()
     }
 
-    async fn address(&self, key: &Key) -> Result<Address, Error> {
+    async fn address(&self, key: &Key, by: Instant) -> Result<Address, Error> {
         let first = self.servers.hosts.first().ok_or(Error::WrongShape("a store needs a server"))?;
         if !self.is_cluster() {
             return Ok(first.clone());
         }
-        let map = self.map().await?;
+        let map = self.map(by).await?;
         let slot = slot(&self.prefix, key);
         let part = map.iter().find(|part| (part.first..=part.last).contains(&slot));
         part.map(|part| part.address.clone()).ok_or_else(|| Error::Away {
@@ -151,7 +167,7 @@ impl Nodes {
     }
 
     /// Which server has which slots, asked of the first one that answers.
-    async fn map(&self) -> Result<Arc<Vec<Part>>, Error> {
+    async fn map(&self, by: Instant) -> Result<Arc<Vec<Part>>, Error> {
         {
             let map = self.map.lock();
             if !map.parts.is_empty() && !map.is_old {
@@ -159,11 +175,14 @@ impl Nodes {
             }
         }
         let mut last = Error::WrongShape("a store needs a server");
-        for address in &self.servers.hosts {
+        let hosts = &self.servers.hosts;
+        for (asked, address) in hosts.iter().enumerate() {
             let mut ask = cmd("CLUSTER");
             ask.arg("SLOTS");
-            let asked = self.ask_at(address, ask);
-            match asked.await {
+            // One that hangs leaves time for the others.
+            let left = by.saturating_duration_since(Instant::now());
+            let share = u32::try_from(hosts.len() - asked).unwrap_or(u32::MAX);
+            match self.ask_by(address, ask, Instant::now() + left / share).await {
                 Ok(answer) => {
                     let parts = Arc::new(parts(&answer, address));
                     // Servers that have left the cluster are no trouble of ours.

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
+use parking_lot::Mutex;
 use redis::aio::{PubSubSink, PubSubStream};
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::sync::oneshot;
@@ -60,12 +61,27 @@ enum End {
 }
 
 impl Pump {
-    /// Starts the thread.
-    pub(super) fn start(self) -> Result<(), Error> {
+    /// Starts the thread; gives the orders back when the system has no room for one.
+    pub(super) fn start(self) -> Result<(), (Error, Option<Receiver<Order>>)> {
         let failed = |error: std::io::Error| Error::Away { since: SystemTime::now(), why: error.to_string() };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => return Err((failed(error), Some(self.orders))),
+        };
+        // A thread that does not start drops what it was given.
+        let place = Arc::new(Mutex::new(Some(self)));
         let thread = std::thread::Builder::new().name("lb-store-hear".to_owned());
-        thread.spawn(move || runtime.block_on(self.run())).map(drop).map_err(failed)
+        let taken = place.clone();
+        let started = thread.spawn(move || {
+            let pump = taken.lock().take();
+            if let Some(pump) = pump {
+                runtime.block_on(pump.run());
+            }
+        });
+        match started {
+            Ok(_) => Ok(()),
+            Err(error) => Err((failed(error), place.lock().take().map(|pump| pump.orders))),
+        }
     }
 
     async fn run(mut self) {

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use lb_store::{Appended, Batch, Claimed, Durability, Error, Limits, Settings};
+use lb_store::{Appended, Batch, Claimed, Durability, Error, Limits, Settings, Store};
 use tokio::task::JoinSet;
 
 use super::{open, settings};
@@ -108,4 +108,85 @@ async fn a_full_disk_refuses_writes_and_goes_on_when_there_is_room() {
     }
     store.set(&key("again"), vec![1; 100_000], LONG).await.unwrap();
     assert!(store.facts().away_since.is_none());
+}
+
+/// Fills a file of 4 MiB with small values, so that not a page is left; how many.
+async fn fill(store: &dyn Store, name: &str, ttl: Duration) -> usize {
+    let mut kept = 0;
+    loop {
+        let batch = (kept..kept + 50)
+            .fold(Batch::new(), |batch, n| batch.set(&key(&format!("{{t}}{name}{n}")), vec![1; 900], ttl));
+        match store.apply(batch).await {
+            Ok(_) => kept += 50,
+            Err(Error::Full(_)) => return kept,
+            Err(error) => panic!("{error}"),
+        }
+        assert!(kept < 10_000, "there is a limit");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_full_to_the_last_page_can_be_emptied() {
+    let folder = tempfile::tempdir().unwrap();
+    let limits = Limits { bytes_max: 4 * 1024 * 1024, ..Limits::default() };
+    let settings = Settings { limits, ..settings(folder.path(), Durability::None) };
+    let store = lb_store::open(&settings).await.unwrap();
+    let kept = fill(&*store, "a", LONG).await;
+    // To the very last page.
+    let mut single = 0;
+    while store.set(&key(&format!("{{t}}b{single}")), "x", LONG).await.is_ok() {
+        single += 1;
+        assert!(single < 100_000, "there is a limit");
+    }
+    store.expire(&key("{t}a0"), LONG).await.unwrap();
+    for n in 0..kept {
+        assert!(store.delete(&key(&format!("{{t}}a{n}"))).await.unwrap(), "value {n} of {kept}");
+    }
+    until("there is room", async || store.set(&key("again"), vec![1; 100_000], LONG).await.ok()).await;
+    let length = fs::metadata(folder.path().join("state.redb")).unwrap().len();
+    assert!(length <= 4 * 1024 * 1024, "the file has {length} bytes");
+    assert!(store.facts().away_since.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_has_expired_makes_room_in_a_file_that_is_full() {
+    let folder = tempfile::tempdir().unwrap();
+    let limits = Limits { bytes_max: 4 * 1024 * 1024, ..Limits::default() };
+    let settings = Settings { limits, ..settings(folder.path(), Durability::None) };
+    let store = lb_store::open(&settings).await.unwrap();
+    let kept = fill(&*store, "a", Duration::from_secs(2)).await;
+    assert!(0 < kept);
+    until("there is room", async || store.set(&key("{t}new"), vec![1; 100_000], LONG).await.ok()).await;
+    assert_eq!(store.get(&key("{t}a0")).await.unwrap(), None);
+    until("all are gone", async || (0 < fill(&*store, "b", LONG).await).then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_is_closed_can_be_opened_at_once_and_has_everything() {
+    let folder = tempfile::tempdir().unwrap();
+    for seal in [None, Some(lb_store::SealKeys::new(&[[7; 32]]).unwrap())] {
+        let settings = Settings { seal, ..settings(folder.path(), Durability::default()) };
+        let first = lb_store::open(&settings).await.unwrap();
+        let mut writers = JoinSet::new();
+        for n in 0..200 {
+            let first = first.clone();
+            writers.spawn(async move { (n, first.set(&key(&format!("{n}")), "1", LONG).await) });
+        }
+        let _reading = first.scan("");
+        first.close().await;
+        first.close().await;
+        // The first one is still there, and used.
+        let second = lb_store::open(&settings).await.unwrap();
+        for (n, written) in writers.join_all().await {
+            match written {
+                Ok(()) => assert!(second.get(&key(&format!("{n}"))).await.unwrap().is_some(), "{n} was accepted"),
+                Err(error) => assert!(matches!(error, Error::Away { .. }), "{error:?}"),
+            }
+        }
+        assert!(first.set(&key("late"), "1", LONG).await.unwrap_err().is_temporary());
+        assert!(first.get(&key("0")).await.is_err());
+        assert!(matches!(lb_store::open(&settings).await, Err(Error::InUse(_))));
+        second.close().await;
+        fs::remove_file(folder.path().join("state.redb")).unwrap();
+    }
 }

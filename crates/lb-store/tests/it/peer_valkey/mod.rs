@@ -3,6 +3,7 @@
 mod access;
 mod away;
 mod cluster;
+mod refusals;
 mod room;
 
 use crate::{servers, suite};

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use lb_peers::valkey::{Program, Valkey};
-use lb_store::{Batch, Error, Settings, Warning};
+use lb_store::{Applied, Batch, Error, Outcome, Settings, Warning};
 
 use crate::suite::{LONG, key};
 
@@ -12,6 +12,9 @@ async fn a_full_server_refuses_writes_whole_and_goes_on_reading() {
         let server = Valkey::start_with(program, &["--maxmemory", "8mb", "--maxmemory-policy", "noeviction"]);
         let store = lb_store::open(&Settings::parse(&server.url()).unwrap()).await.unwrap();
         let value = Bytes::from(vec![7; 100_000]);
+        for seq in 1..=10 {
+            store.append(&key("{t}s"), seq, "entry", 99, LONG).await.unwrap();
+        }
         let mut kept = 0;
         let error = loop {
             match store.set(&key(&format!("{{t}}{kept}")), value.clone(), LONG).await {
@@ -30,6 +33,12 @@ async fn a_full_server_refuses_writes_whole_and_goes_on_reading() {
             assert_eq!(found, Some(value.clone()), "{program:?}: nothing is thrown away");
         }
         assert!(store.expire(&key("{t}1"), LONG).await.unwrap(), "what is there can live on");
+        // All at once, and only as long as nobody else has it.
+        let owned = Batch::new().when(&key("{t}1"), Some(value.clone()));
+        let tidy = owned.trim(&key("{t}s"), 6).expire(&key("{t}3"), LONG).delete(&key("{t}2")).take(&key("{t}none"));
+        let Applied::Done(outcomes) = store.apply(tidy).await.unwrap() else { panic!("nothing refuses it") };
+        assert_eq!(outcomes[0], Outcome::Trimmed(5), "{program:?}");
+        store.set(&key("{t}2"), "", LONG).await.unwrap();
         for n in 0..kept {
             assert!(store.delete(&key(&format!("{{t}}{n}"))).await.unwrap(), "and can be removed");
         }
