@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -60,7 +60,11 @@ impl Onward {
         phase: Arc<Phase>,
         retry_after: Duration,
     ) -> Self {
-        Self { body, conn: Some(conn), node, kind, phase, retry_after, last: *b"\n\n", state: State::Passing }
+        let (conn, last, state) = (Some(conn), *b"\n\n", State::Passing);
+        let mut onward = Self { body, conn, node, kind, phase, retry_after, last, state };
+        // A body that is empty is not polled.
+        onward.finish_early(&mut Context::from_waker(Waker::noop()));
+        onward
     }
 
     pub(crate) fn kind(&self) -> Kind {
@@ -80,6 +84,10 @@ impl Onward {
                 return Poll::Ready(Some(Err(BrokenOff)));
             }
             State::Over => return Poll::Ready(None),
+        }
+        if self.is_through() {
+            self.state = State::Over;
+            return Poll::Ready(None);
         }
         let polled = match self.conn.as_ref().map(|conn| conn.bell().clone()) {
             Some(bell) => bell.poll(cx, |cx| self.poll_piece(cx)),
@@ -116,6 +124,7 @@ impl Onward {
             match frame {
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {
+                        self.finish_early(cx);
                         return Poll::Ready(Some(Ok(data)));
                     }
                 }
@@ -130,6 +139,18 @@ impl Onward {
                 }
             }
         }
+    }
+
+    /// A body of known length is not polled again once the client's connection has all of it.
+    fn finish_early(&mut self, cx: &mut Context<'_>) {
+        if self.body.is_end_stream() {
+            self.finish(cx);
+        }
+    }
+
+    /// Whether all of it has come.
+    fn is_through(&self) -> bool {
+        self.conn.is_none() && self.body.is_end_stream()
     }
 
     fn finish(&mut self, cx: &mut Context<'_>) {

@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use super::{Unproven, WINDOW};
 
-/// How many are remembered. Only what a key of the cluster has signed is.
-const MAX: usize = 1 << 20;
+/// How many are remembered. Only what a key of the cluster has signed is. Tests have less to fill.
+const MAX: usize = if cfg!(test) { 1 << 12 } else { 1 << 20 };
 
 /// The nonces that were used and could be used again, by the time that they were signed with: whoever repeats one
 /// repeats its time.
