@@ -7,7 +7,7 @@ use std::time::Duration;
 use lb_backend::{Children, Environment};
 use lb_config::settings::{INLINE_CONFIG, Settings};
 use lb_exchange::{ServerSpec, Tasks};
-use lb_gateway::{Clients, Gateway, Limits, Policy, Setup, Surface};
+use lb_gateway::{Clients, Gateway, Keeping, Limits, Policy, Setup, Surface};
 use lb_telemetry::Tracer;
 
 use crate::cli::SurfaceName;
@@ -110,22 +110,34 @@ pub fn environment(tasks: &Tasks) -> Result<Environment, Failure> {
     Ok(Environment { supervisor, embedded, tasks: tasks.clone(), children })
 }
 
+/// What tells one way of serving from another.
+pub struct Way {
+    /// Whom it is for.
+    pub clients: Clients,
+    /// What they see.
+    pub surface: SurfaceName,
+    /// How surfaces of our own behave.
+    pub policy: Policy,
+    /// Makes spans, where they are exported.
+    pub tracer: Option<Arc<Tracer>>,
+    /// Where sessions are kept beyond this process.
+    pub keeping: Option<Keeping>,
+}
+
 /// A gateway in front of these servers.
 pub async fn gateway(
-    clients: Clients,
     servers: Vec<ServerSpec>,
-    surface: SurfaceName,
-    policy: Policy,
+    way: Way,
     settings: &Settings,
     tasks: &Tasks,
-    tracer: Option<Arc<Tracer>>,
 ) -> Result<Gateway, Failure> {
+    let Way { clients, surface, policy, tracer, keeping } = way;
     let environment = environment(tasks)?;
     let shelf = shelf::disk();
     let tools: Option<Arc<dyn Surface>> = Some(Arc::new(lb_tools::Tools::default()));
     let only_server = surface == SurfaceName::Server;
     let (limits, record_args) = (limits(settings), settings.record_args);
-    let setup = Setup { limits, clients, policy, tools, only_server, record_args, tracer, shelf, keeping: None };
+    let setup = Setup { limits, clients, policy, tools, only_server, record_args, tracer, shelf, keeping };
     let gateway = Gateway::start(servers, environment, setup).await;
     gateway.map_err(|(name, error)| Failure::usage(format!("{name}: {error}")))
 }

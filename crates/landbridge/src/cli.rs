@@ -81,6 +81,12 @@ pub enum Command {
                       }\n\nSAMPLE_TOOL_NAME in the environment adds a tool of that name."
     )]
     Demo(crate::demo::Demo),
+    /// List the landbridge processes that share a store: who is there, what each has, and how its store answers.
+    #[command(
+        after_help = "Example:\n  LANDBRIDGE_KEY=... landbridge nodes --store valkey://127.0.0.1:6379\n\nExit codes: 0 \
+                      printed, 1 the store does not answer, 2 wrong usage."
+    )]
+    Nodes(crate::nodes::Nodes),
     /// Make a new MCP server project in Rust, with a tool, a resource, a prompt and tests.
     #[command(
         after_help = "Examples:\n  landbridge init my-server\n  landbridge init my-server --dir ~/projects --sdk vendored"

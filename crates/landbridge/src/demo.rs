@@ -8,7 +8,7 @@ use lb_exchange::{Mount, Principal, Tasks};
 use lb_front::Front;
 use lb_gateway::{Clients, Policy};
 
-use crate::assembly::{close, gateway};
+use crate::assembly::{Way, close, gateway};
 use crate::cli::SurfaceName;
 use crate::embedded;
 use crate::flags::{self, Flags};
@@ -64,9 +64,9 @@ async fn stdio(settings: &Settings) -> Result<(), Failure> {
     };
     let telemetry = Telemetry::read()?;
     let tasks = Tasks::default();
-    let gateway =
-        gateway(Clients::One, servers, SurfaceName::Server, Policy::default(), settings, &tasks, telemetry.tracer())
-            .await?;
+    let (surface, policy, tracer) = (SurfaceName::Server, Policy::default(), telemetry.tracer());
+    let way = Way { clients: Clients::One, surface, policy, tracer, keeping: None };
+    let gateway = gateway(servers, way, settings, &tasks).await?;
     let exporting = telemetry.export(&gateway, None, &tasks)?;
     let settings = lb_front::Settings::default();
     let grace = settings.grace;

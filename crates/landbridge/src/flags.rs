@@ -32,6 +32,9 @@ pub struct Serve;
 /// Those that say who may call, where the address is said otherwise.
 #[derive(Debug)]
 pub struct Callers;
+/// Those of a store that several processes share.
+#[derive(Debug)]
+pub struct Store;
 /// Those of whatever reads a config and does not listen.
 #[derive(Debug)]
 pub struct Servers;
@@ -52,6 +55,11 @@ impl Group for Serve {
 impl Group for Callers {
     const SCOPES: &'static [Scope] = &[Scope::Demo];
     const KEYS: &'static [&'static str] = &["insecure_no_auth", "allow_host", "allow_origin", "record_args"];
+}
+
+impl Group for Store {
+    const SCOPES: &'static [Scope] = &[Scope::Serve];
+    const KEYS: &'static [&'static str] = &["store", "store_ca", "store_prefix", "key_file"];
 }
 
 impl Group for Servers {

@@ -14,6 +14,7 @@ mod flags;
 mod hint;
 mod init;
 mod logs;
+mod nodes;
 mod reload;
 mod run;
 mod serve;
@@ -37,7 +38,7 @@ fn runtime(cli: &cli::Cli) -> tokio::runtime::Builder {
         Some(cli::Command::Stdio(_) | cli::Command::Demo(demo::Demo { http: None, .. })) => {
             tokio::runtime::Builder::new_current_thread()
         }
-        Some(cli::Command::Wrap(_) | cli::Command::Init(_) | cli::Command::Smoke(_)) => {
+        Some(cli::Command::Wrap(_) | cli::Command::Init(_) | cli::Command::Smoke(_) | cli::Command::Nodes(_)) => {
             tokio::runtime::Builder::new_current_thread()
         }
         Some(cli::Command::Serve(_) | cli::Command::Config(_) | cli::Command::Demo(_)) | None => {

@@ -8,13 +8,14 @@ use lb_front::Front;
 use lb_gateway::{Clients, Policy};
 use lb_http::{Http, ListenError, Listener, Network, Place, Rate, Tls};
 
-use crate::assembly::{close, gateway};
+use crate::assembly::{Way, close, gateway};
 use crate::banner::{Reached, banner};
 use crate::cli::SurfaceName;
 use crate::logs::Words;
 use crate::reload::{Door, Reload};
 use crate::run::Failure;
 use crate::settled::Settled;
+use crate::state;
 use crate::stop::Stop;
 use crate::telemetry::{self, Telemetry};
 use crate::watch;
@@ -28,7 +29,7 @@ pub async fn serve(
 ) -> Result<(), Failure> {
     let telemetry = Telemetry::read()?;
     let tls = tls(&settled.settings)?;
-    let listeners = listeners(&settled.settings, reload.is_some()).await?;
+    let (listeners, handed) = listeners(&settled.settings, reload.is_some()).await?;
     // A socket that was handed over is where it is, whatever the settings say.
     let is_local = !listeners.iter().any(is_open);
     settled.settings = settled.settings.reached(is_local);
@@ -40,21 +41,32 @@ pub async fn serve(
         Some(tls) if listener.address().is_some() => listener.with_tls(tls.clone()),
         _ => listener,
     };
-    let listeners: Vec<_> = listeners.into_iter().map(with_tls).collect();
+    let mut listeners: Vec<_> = listeners.into_iter().map(with_tls).collect();
     let tasks = Tasks::default();
     let from_afar = is_reached_from_afar(settings, &listeners);
     let policy =
         Policy { allow_spawn: settings.allow_stdio_spawn, from_afar, pinned_packages: true, ..Policy::default() };
-    let gateway = gateway(Clients::Many, servers, surface, policy, settings, &tasks, telemetry.tracer()).await?;
+    let mut kept = match &reload {
+        Some(_) => state::keep(settings, settings.reuse_port || handed, tls.clone(), &tasks).await?,
+        // The demo is for looking around.
+        None => None,
+    };
+    let keeping = kept.as_ref().map(|kept| kept.keeping.clone());
+    let way = Way { clients: Clients::Many, surface, policy, tracer: telemetry.tracer(), keeping };
+    let gateway = gateway(servers, way, settings, &tasks).await?;
     let front = Arc::new(Front::new(Arc::new(gateway.clone()), front(settings)));
     let running = Front::clone(&front);
     let mut shown = http(settings);
+    if let Some(door) = kept.as_mut().and_then(|kept| kept.door.take()) {
+        shown.node = Some(door.settings);
+        listeners.push(door.listener);
+    }
     let http = Http::new(front, shown.clone());
     let shed = http.handle().shed();
     let exporting = telemetry.export(&gateway, Some(shed.clone()), &tasks)?;
     shown.pages.push(telemetry::page(&gateway, shed));
     shown.pages.extend(watch::pages(&gateway));
-    shown.health = Some(watch::health(&gateway));
+    shown.health = Some(watch::health(&gateway, kept.as_ref().map(|kept| kept.keeping.store.clone())));
     http.handle().update(shown);
     if let Some(reload) = reload {
         reload.start(&gateway, Some(Door { handle: http.handle(), is_local }), &tasks);
@@ -66,11 +78,22 @@ pub async fn serve(
     let handle = http.handle();
     let calls_max = move || handle.settings().drain_max;
     let stop = Stop::listen(calls_max.clone());
-    http.serve(listeners, tasks.clone(), stop.asked_with(running, calls_max)).await;
+    let opening = kept.as_mut().and_then(|kept| kept.opening.take());
+    let mut failed = None;
+    let asked = async {
+        tokio::select! {
+            () = stop.asked_with(running, calls_max) => {}
+            why = state::failure(opening) => failed = Some(why),
+        }
+    };
+    http.serve(listeners, tasks.clone(), asked).await;
     stop.begin();
     close(&gateway, &tasks).await;
+    if let Some(kept) = kept {
+        kept.close().await;
+    }
     exporting.finish().await;
-    Ok(())
+    failed.map_or(Ok(()), Err)
 }
 
 /// Whether clients need not be on this machine. What the flags allow to those who are is not meant for others.
@@ -89,8 +112,8 @@ fn tls(settings: &Settings) -> Result<Option<Tls>, Failure> {
         .map_err(|error| Failure::usage(format!("TLS cannot be served: {error}")))
 }
 
-/// What was opened for us, else what the settings say.
-async fn listeners(settings: &Settings, can_share: bool) -> Result<Vec<Listener>, Failure> {
+/// What was opened for us, else what the settings say; and whether it was the former.
+async fn listeners(settings: &Settings, can_share: bool) -> Result<(Vec<Listener>, bool), Failure> {
     let handed = lb_process::inherited_sockets().map_err(|error| Failure::runtime(error.to_string()))?;
     if handed.is_empty() {
         let listener = listener(settings, can_share).await?;
@@ -99,7 +122,7 @@ async fn listeners(settings: &Settings, can_share: bool) -> Result<Vec<Listener>
             let why = format!("{} leads to an address that can be reached from elsewhere", settings.listen_source);
             return Err(Failure::usage(format!("{why}; {OPEN}")));
         }
-        return Ok(vec![listener]);
+        return Ok((vec![listener], false));
     }
     let adopted: Result<Vec<_>, _> = handed.into_iter().map(Listener::adopt).collect();
     let adopted = adopted.map_err(|error| Failure::runtime(error.to_string()))?;
@@ -107,7 +130,7 @@ async fn listeners(settings: &Settings, can_share: bool) -> Result<Vec<Listener>
         let why = "the socket that was handed over (LISTEN_FDS) can be reached from elsewhere";
         return Err(Failure::usage(format!("{why}; {OPEN}")));
     }
-    Ok(adopted)
+    Ok((adopted, true))
 }
 
 /// What that means, and what to do.

@@ -32,6 +32,7 @@ impl Settled {
             Some(Command::Config(config)) => match &config.action {
                 ConfigAction::Check(args) | ConfigAction::Show(args) => (Some(&args.flags.given), ALL),
             },
+            Some(Command::Nodes(nodes)) => (Some(&nodes.flags.given), &[Scope::Every, Scope::Demo, Scope::Serve]),
             Some(Command::Stdio(stdio)) => (Some(&stdio.flags.given), &[Scope::Every, Scope::Servers]),
             Some(Command::Demo(Demo { http: Some(_), .. })) => (None, &[Scope::Every, Scope::Demo, Scope::Serve]),
             Some(Command::Demo(_) | Command::Init(_) | Command::Smoke(_)) => (None, &[Scope::Every]),
@@ -72,7 +73,9 @@ impl Settled {
 /// What a mistake in the file of settings means to a command. One that only logs as the file says is not stopped by it.
 fn mistakes(cli: &Cli) -> Mistakes {
     match &cli.command {
-        None | Some(Command::Serve(_) | Command::Stdio(_) | Command::Config(_)) => Mistakes::Refused,
+        None | Some(Command::Serve(_) | Command::Stdio(_) | Command::Config(_) | Command::Nodes(_)) => {
+            Mistakes::Refused
+        }
         Some(Command::Wrap(_) | Command::Demo(_) | Command::Init(_) | Command::Smoke(_)) => Mistakes::Warned,
     }
 }

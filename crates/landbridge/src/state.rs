@@ -1,6 +1,7 @@
 //! State that outlives the process: where it is, and what it is sealed with.
 
 pub mod key;
+mod node;
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -8,21 +9,27 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lb_config::settings::{Durability, State, Store as Place};
-use lb_exchange::{BoxFuture, Secret};
-use lb_store::{Error, Late, Settings, Store};
+use lb_config::settings::{Durability, Settings as Everything, State, Store as Place};
+use lb_exchange::{BoxFuture, Secret, Tasks};
+use lb_gateway::{About, Keeping, Membership};
+use lb_http::Tls;
+use lb_store::{Error, Late, SealKeys, Settings, Store};
 
+use self::node::NodeDoor;
 use crate::logs::Words;
 use crate::run::Failure;
 
 /// How long a process that starts beside an old one waits for its folder.
 const PATIENCE: Duration = Duration::from_secs(35);
 
+/// The time for which a session is kept is counted anew at most so often.
+const TOUCHED_EVERY: Duration = Duration::from_secs(30);
+
 /// A store, opened or being opened.
 pub struct Opened {
     /// The store.
     pub store: Arc<dyn Store>,
-    /// What it is sealed with; the first seals.
+    /// What it is sealed with, and nodes know each other by; the first seals.
     pub keys: Vec<Secret>,
     /// Whether other processes use it at the same time.
     pub is_shared: bool,
@@ -32,11 +39,35 @@ pub struct Opened {
     pub opening: Option<BoxFuture<'static, Result<(), Error>>>,
 }
 
+/// Opens what the settings say and joins those who use it; `None` for memory. `beside` when this process is started while
+/// an old one still runs. Boxed: the compiler cannot see otherwise that it may go from thread to thread.
+///
+/// # Errors
+/// It was asked for by name and cannot be had.
+pub fn keep(
+    settings: &Everything,
+    beside: bool,
+    tls: Option<Tls>,
+    tasks: &Tasks,
+) -> BoxFuture<'static, Result<Option<Kept>, Failure>> {
+    let (settings, tasks) = (settings.clone(), tasks.clone());
+    Box::pin(async move {
+        match open(settings.state.clone(), beside).await? {
+            Some(opened) => opened.join(&settings, tls.as_ref(), &tasks).await.map(Some),
+            None => Ok(None),
+        }
+    })
+}
+
 /// Opens what the settings say; `None` for memory. `beside` when this process is started while an old one still runs.
 ///
 /// # Errors
 /// It was asked for by name and cannot be had.
-pub async fn open(state: &State, beside: bool) -> Result<Option<Opened>, Failure> {
+pub fn open(state: State, beside: bool) -> BoxFuture<'static, Result<Option<Opened>, Failure>> {
+    Box::pin(async move { opened(&state, beside).await })
+}
+
+async fn opened(state: &State, beside: bool) -> Result<Option<Opened>, Failure> {
     match &state.store {
         Place::Memory => Ok(None),
         Place::Disk(Some(folder)) => disk(state, folder, beside).await.or_else(|why| why.unless_in_use()),
@@ -46,20 +77,17 @@ pub async fn open(state: &State, beside: bool) -> Result<Option<Opened>, Failure
                 return Ok(None);
             };
             // Nobody asked for it: better without than not at all.
-            disk(state, &folder, beside).await.or_else(|why| match why {
-                Why::Beside(_) => why.unless_in_use(),
-                Why::InUse(_) | Why::Failed(_) => {
-                    in_memory(why.text());
-                    Ok(None)
-                }
-            })
+            Ok(disk(state, &folder, beside).await.unwrap_or_else(|why| {
+                in_memory(why.text());
+                None
+            }))
         }
         Place::Shared { url, ca, prefix } => {
             let wrong = |error: Error| Failure::usage(format!("--store: {error}"));
             let mut settings = Settings::parse(url.expose()).map_err(wrong)?;
             (settings.ca_file, settings.prefix) = (ca.clone(), prefix.clone());
-            settings.durability = durability(state.durability);
             let keys = key::read(state, None).map_err(Failure::usage)?;
+            prepare(&mut settings, state, &keys).map_err(wrong)?;
             let store = lb_store::open(&settings).await;
             let store = store.map_err(|error| Failure::runtime(format!("the store cannot be used: {error}")))?;
             for warning in store.facts().warnings {
@@ -75,12 +103,89 @@ pub async fn open(state: &State, beside: bool) -> Result<Option<Opened>, Failure
     }
 }
 
+/// A store in use, and this process among those who use it.
+pub struct Kept {
+    /// What the gateway is given.
+    pub keeping: Keeping,
+    /// Where other nodes reach this one.
+    pub door: Option<NodeDoor>,
+    /// See [`Opened::opening`].
+    pub opening: Option<BoxFuture<'static, Result<(), Error>>>,
+}
+
+impl Opened {
+    /// Joins those who use it, with a door for other nodes where the settings want one.
+    ///
+    /// # Errors
+    /// The store cannot be used, or the door not be opened.
+    pub async fn join(self, settings: &Everything, tls: Option<&Tls>, tasks: &Tasks) -> Result<Kept, Failure> {
+        let door = NodeDoor::open(settings, &self.keys, tls).await?;
+        let url = door.as_ref().and_then(|door| door.settings.url.clone());
+        if self.is_shared && url.is_none() {
+            let why =
+                "other nodes cannot reach this one: give --node-listen, or let it be the only one that uses the store";
+            Words::warning("node_without_url", why).say();
+        }
+        let failed = |error: Error| Failure::runtime(format!("the store cannot be used: {error}"));
+        let store = self.store;
+        let nodes = if self.is_shared {
+            let about = About::new(None, url, env!("CARGO_PKG_VERSION"));
+            Membership::join(store.clone(), about, tasks).await.map_err(failed)?
+        } else {
+            let about = About::new(Some("local"), None, env!("CARGO_PKG_VERSION"));
+            Membership::alone(store.clone(), about).map_err(failed)?
+        };
+        let durability = settings.state.durability;
+        let shared = self.is_shared || durability == Durability::Event;
+        let keeping = Keeping {
+            store,
+            nodes,
+            gather: gather(durability),
+            ttl: kept_for(settings.session_ttl),
+            shared,
+            wait_for_streams: shared && durability != Durability::None,
+        };
+        Words::info("state_kept", format!("sessions are kept in {}", self.place)).say();
+        Ok(Kept { keeping, door, opening: self.opening })
+    }
+}
+
+impl Kept {
+    /// Lets go of the store, so that another process can have it.
+    pub fn close(self) -> BoxFuture<'static, ()> {
+        Box::pin(async move { self.keeping.nodes.leave().await })
+    }
+}
+
+/// Resolves when a store that was being opened will never be.
+pub async fn failure(opening: Option<BoxFuture<'static, Result<(), Error>>>) -> Failure {
+    match opening {
+        Some(opening) => match opening.await {
+            Ok(()) => std::future::pending().await,
+            Err(error) => Failure::runtime(format!("state cannot be kept: {error}")),
+        },
+        None => std::future::pending().await,
+    }
+}
+
+/// How long changes gather before they are written.
+fn gather(durability: Durability) -> Duration {
+    match durability {
+        Durability::None => Duration::from_secs(1),
+        Durability::Batch => Duration::from_millis(10),
+        Durability::Event => Duration::ZERO,
+    }
+}
+
+/// A client that comes back a little late should find out from us that its session is over.
+fn kept_for(session_ttl: Duration) -> Duration {
+    session_ttl.saturating_add(TOUCHED_EVERY)
+}
+
 /// Why a folder is not used.
 enum Why {
     /// Another process has it.
     InUse(String),
-    /// The same, and this one was to take over from it.
-    Beside(String),
     /// It cannot be.
     Failed(String),
 }
@@ -88,7 +193,7 @@ enum Why {
 impl Why {
     fn text(&self) -> &str {
         match self {
-            Self::InUse(text) | Self::Beside(text) | Self::Failed(text) => text,
+            Self::InUse(text) | Self::Failed(text) => text,
         }
     }
 
@@ -99,7 +204,7 @@ impl Why {
                 in_memory(&text);
                 Ok(None)
             }
-            Self::Beside(text) | Self::Failed(text) => Err(Failure::runtime(text)),
+            Self::Failed(text) => Err(Failure::runtime(text)),
         }
     }
 }
@@ -109,7 +214,7 @@ async fn disk(state: &State, folder: &Path, beside: bool) -> Result<Option<Opene
     make(folder).map_err(|error| failed(error.to_string()))?;
     let keys = key::read(state, Some(folder)).map_err(failed)?;
     let mut settings = Settings::new(lb_store::Place::Disk(folder.to_owned()));
-    settings.durability = durability(state.durability);
+    prepare(&mut settings, state, &keys).map_err(|error| failed(error.to_string()))?;
     let place = folder.display().to_string();
     let opened = |store, opening| Opened { store, keys, is_shared: false, place, opening };
     match lb_store::open(&settings).await {
@@ -128,12 +233,15 @@ fn make(folder: &Path) -> std::io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
-fn durability(durability: Durability) -> lb_store::Durability {
-    match durability {
+fn prepare(settings: &mut Settings, state: &State, keys: &[Secret]) -> Result<(), Error> {
+    settings.durability = match state.durability {
         Durability::None => lb_store::Durability::None,
         Durability::Batch => lb_store::Durability::default(),
         Durability::Event => lb_store::Durability::Event,
-    }
+    };
+    let secrets: Vec<&[u8]> = keys.iter().map(|key| key.expose().as_bytes()).collect();
+    settings.seal = Some(SealKeys::new(&secrets)?);
+    Ok(())
 }
 
 fn in_memory(why: &str) {

@@ -6,7 +6,7 @@ use lb_exchange::{Mount, Principal, ServerName, ServerSpec, Tasks};
 use lb_front::Front;
 use lb_gateway::{Clients, Policy};
 
-use crate::assembly::{Loaded, close, gateway, load, names};
+use crate::assembly::{Loaded, Way, close, gateway, load, names};
 use crate::cli::{Stdio, SurfaceName};
 use crate::logs::Handle;
 use crate::reload::Reload;
@@ -40,7 +40,8 @@ pub async fn stdio(command: &Stdio, settled: Settled, logs: Handle) -> Result<()
     // Whoever starts us on a pipe could start any other program too.
     let policy = Policy { allow_spawn: true, ..Policy::default() };
     let reload = Reload::new(&settled, surface, &loaded, logs);
-    let gateway = gateway(Clients::One, loaded.servers, surface, policy, settings, &tasks, telemetry.tracer()).await?;
+    let way = Way { clients: Clients::One, surface, policy, tracer: telemetry.tracer(), keeping: None };
+    let gateway = gateway(loaded.servers, way, settings, &tasks).await?;
     let exporting = telemetry.export(&gateway, None, &tasks)?;
     reload.start(&gateway, None, &tasks);
     let settings = serve::front(settings);

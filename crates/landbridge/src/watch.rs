@@ -1,9 +1,10 @@
 //! What an operator and a monitor can see of a gateway over HTTP: its sessions, what was called, and how it is doing.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lb_gateway::{Gateway, SessionView, rfc3339};
+use lb_store::{Facts, Kind, Store};
 use serde_json::{Map, Value, json};
 
 /// The pages for operators.
@@ -11,13 +12,35 @@ pub fn pages(gateway: &Gateway) -> Vec<lb_http::Pages> {
     vec![waterfall(gateway), sessions(gateway)]
 }
 
-/// What `/health` says of the gateway.
-pub fn health(gateway: &Gateway) -> lb_http::HealthSource {
+/// What `/health` says of the gateway, and of the store that keeps its sessions.
+pub fn health(gateway: &Gateway, store: Option<Arc<dyn Store>>) -> lb_http::HealthSource {
     let gateway = gateway.clone();
     Arc::new(move || {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        vec![("activeSessions", gateway.sessions().into()), ("timestamp", rfc3339(now).into())]
+        let mut told = vec![("activeSessions", gateway.sessions().into()), ("timestamp", rfc3339(now).into())];
+        if let Some(store) = &store {
+            told.extend(storage(&store.facts(), now));
+        }
+        told
     })
+}
+
+/// How the store stands. Without it, what is here goes on.
+fn storage(facts: &Facts, now: Duration) -> Vec<(&'static str, Value)> {
+    let kind = match facts.kind {
+        Kind::Memory => "memory",
+        Kind::Disk => "disk",
+        Kind::Valkey | Kind::Cluster => "valkey",
+    };
+    let mut storage = json!({ "type": kind, "ok": facts.away_since.is_none() });
+    if let Some(latency) = facts.latency {
+        storage["latencyMs"] = json!(latency.as_secs_f64() * 1_000.0);
+    }
+    let Some(since) = facts.away_since else { return vec![("storage", storage)] };
+    let since = since.duration_since(UNIX_EPOCH).unwrap_or(now);
+    storage["awaySince"] = json!(rfc3339(since));
+    let works = json!(["sessions that are on this node", "requests that need no session"]);
+    vec![("ok", json!(false)), ("status", json!("degraded")), ("storage", storage), ("works", works)]
 }
 
 /// The waterfall of what is called.

@@ -23,6 +23,7 @@ use lb_wire::revision::code;
 use parking_lot::{Mutex, RwLock};
 
 use self::waking::Flight;
+use crate::added::AddedServers;
 use crate::clock::{Clock, Schedule};
 use crate::keep::{Keeper, Keeping};
 use crate::live::{Live, Policy};
@@ -114,6 +115,8 @@ pub struct Shared {
     numbers: AtomicU64,
     draining: AtomicBool,
     keeper: Option<Arc<Keeper>>,
+    /// Servers that clients have added, where those are kept.
+    added: Option<Arc<AddedServers>>,
     /// Sessions that are being looked for, or written out: all who ask for one wait for the same.
     waking: Mutex<HashMap<Box<str>, Flight>>,
 }
@@ -173,6 +176,7 @@ impl Gateway {
             tasks: environment.tasks.clone(),
             tracker: Tracker::new(setup.record_args),
             totals: Totals::new(setup.tracer.clone()),
+            added: setup.keeping.as_ref().map(|keeping| AddedServers::new(keeping.store.clone(), keeping.shared)),
             keeper: setup.keeping.clone().map(Keeper::new),
             waking: Mutex::default(),
             setup,
@@ -411,12 +415,28 @@ impl Shared {
         });
         let tasks = self.tasks.clone();
         self.tasks.spawn(resting::rest(Arc::downgrade(self)));
+        if let Some(added) = self.added.clone() {
+            let (run, stopping) = (added.run(Arc::downgrade(self)), tasks.clone());
+            self.tasks.spawn(async move {
+                tokio::select! {
+                    () = run => {}
+                    () = stopping.stopping() => {}
+                }
+            });
+        }
         self.tasks.spawn(async move {
             tokio::select! {
                 () = keeper.run() => {}
                 () = tasks.stopping() => {}
             }
         });
+    }
+
+    /// A server was defined, defined anew or removed.
+    pub(crate) fn note_server(&self, name: &ServerName) {
+        if let Some(added) = &self.added {
+            added.mark(name);
+        }
     }
 
     fn now(&self) -> u64 {

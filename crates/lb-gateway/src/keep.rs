@@ -200,7 +200,7 @@ impl Keeper {
         self.finishing.cancel();
         let until = Instant::now() + FINISH_MAX;
         let all: Vec<_> = self.writing.lock().values().cloned().collect();
-        let releases = all.iter().map(|writing| async move {
+        let releases = all.into_iter().map(|writing| async move {
             loop {
                 match tokio::time::timeout_at(until, writing.release(self)).await {
                     Ok(Wrote::Ended(_)) => return false,
@@ -211,8 +211,8 @@ impl Keeper {
                 }
             }
         });
-        let kept_back = stream::iter(releases).buffer_unordered(AT_ONCE * 4).filter(|kept| std::future::ready(*kept));
-        let kept_back = kept_back.count().await;
+        let releases = stream::iter(releases).buffer_unordered(AT_ONCE * 4);
+        let kept_back = releases.fold(0, |count, kept| async move { count + usize::from(kept) }).await;
         self.stopped.store(true, Ordering::Release);
         if kept_back != 0 {
             tracing::warn!(sessions = kept_back, "sessions could not be written to their end");

@@ -3,6 +3,7 @@
 //! Owns the registries of servers and sessions and the life of connections. Implements the port that fronts call;
 //! knows neither HTTP nor stdio, and no revision beyond what joining two of them takes.
 
+mod added;
 mod cache;
 mod census;
 mod clock;

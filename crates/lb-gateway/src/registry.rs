@@ -200,7 +200,11 @@ impl Registry {
 
     /// The server of a name that differs at most in case, whoever may see it.
     pub fn find_folded(&self, name: &ServerName) -> Option<Arc<Entry>> {
-        let folded = name.folded();
+        self.folded(&name.folded())
+    }
+
+    /// The same by its folded name.
+    pub fn folded(&self, folded: &str) -> Option<Arc<Entry>> {
         self.0.read().iter().find(|entry| entry.name().folded() == folded).cloned()
     }
 

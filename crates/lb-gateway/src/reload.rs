@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use lb_exchange::{ServerName, ServerSpec};
 use lb_session::Happening;
+use lb_wire::Text;
 
 use crate::gateway::{Gateway, Shared};
 use crate::live::{REDEFINED, REMOVED};
@@ -35,31 +36,32 @@ impl Gateway {
         };
         let mut changes = Vec::new();
         for gone in before.iter().filter(|spec| find(after, &spec.name).is_none()) {
-            if self.shared().drop_server(&gone.name).await {
+            if self.shared().drop_server(&gone.name, |scope| *scope == Scope::All).await {
                 changes.push((gone.name.clone(), Change::Removed));
             }
         }
         for spec in after.iter().filter(|spec| find(before, &spec.name).as_ref() != Some(spec)) {
-            changes.push((spec.name.clone(), self.shared().define(spec.clone()).await));
+            changes.push((spec.name.clone(), self.shared().define(spec.clone(), Scope::All, None).await));
         }
         changes
     }
 }
 
 impl Shared {
-    async fn define(self: &Arc<Self>, spec: ServerSpec) -> Change {
+    /// Puts a server into the registry, tells everybody who sees it, and lets them meet it.
+    pub(crate) async fn define(self: &Arc<Self>, spec: ServerSpec, scope: Scope, by: Option<Text>) -> Change {
         let name = spec.name.clone();
-        let entry = match Entry::make(self, spec, Scope::All, None).await {
+        let entry = match Entry::make(self, spec, scope, by.clone()).await {
             Ok(entry) => entry,
             Err(error) => {
-                tracing::error!(server = %name, %error, "server of the config cannot be served");
+                tracing::error!(server = %name, %error, "server cannot be served");
                 return Change::Refused;
             }
         };
         let replaced = match self.registry().put(entry.clone()) {
             Ok(replaced) => replaced,
             Err(most) => {
-                tracing::error!(server = %name, most, "server of the config has no room");
+                tracing::error!(server = %name, most, "server has no room");
                 return Change::Refused;
             }
         };
@@ -72,15 +74,17 @@ impl Shared {
             self.dismiss(replaced, REDEFINED, None, Some(&entry)).await;
         }
         let (target, transport) = (entry.place(), entry.transport());
-        self.broadcast(&entry, &Happening::ServerAdded { target, transport, by: None, updated }, None);
+        self.broadcast(&entry, &Happening::ServerAdded { target, transport, by, updated }, None);
+        self.note_server(&name);
         for live in self.lives() {
             live.meet(self, &entry);
         }
         if updated { Change::Updated } else { Change::Added }
     }
 
-    async fn drop_server(self: &Arc<Self>, name: &ServerName) -> bool {
-        let Some(entry) = self.registry().find_folded(name).filter(|entry| entry.scope == Scope::All) else {
+    /// Takes a server out of the registry and of every session, if it has such a scope.
+    pub(crate) async fn drop_server(self: &Arc<Self>, name: &ServerName, which: impl Fn(&Scope) -> bool) -> bool {
+        let Some(entry) = self.registry().find_folded(name).filter(|entry| which(&entry.scope)) else {
             return false;
         };
         if !self.registry().remove(&entry) {
@@ -90,6 +94,7 @@ impl Shared {
         self.dismiss(&entry, REMOVED, None, None).await;
         self.broadcast(&entry, &Happening::ServerRemoved { by: None }, None);
         self.forget_server(&entry);
+        self.note_server(name);
         true
     }
 }

@@ -97,9 +97,11 @@ mod tests {
         };
         assert_eq!(read(format!("{one}\n")), Ok(vec![one.clone()]));
         assert_eq!(read(format!("{one}\r\n\n{other}")), Ok(vec![one.clone(), other.clone()]));
-        for (text, why) in
-            [(String::new(), "is empty"), ("short".to_owned(), "at least 32"), (format!("{one}\n{one}\n{one}"), "two lines")]
-        {
+        for (text, why) in [
+            (String::new(), "is empty"),
+            ("short".to_owned(), "at least 32"),
+            (format!("{one}\n{one}\n{one}"), "two lines"),
+        ] {
             let said = read(text).expect_err("no key");
             assert!(said.contains(why) && !said.contains(&one), "{said}");
         }

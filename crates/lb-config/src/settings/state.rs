@@ -46,6 +46,8 @@ pub struct Node {
     pub listen: Option<String>,
     /// What they call it.
     pub url: Option<String>,
+    /// What they are known by, if not by what the system knows.
+    pub ca: Option<PathBuf>,
     /// Whether they may do without TLS beyond this machine.
     pub insecure: bool,
 }
@@ -78,6 +80,7 @@ impl State {
         let node = Node {
             listen: gathered.text("node_listen"),
             url: gathered.text("node_url"),
+            ca: path("node_ca"),
             insecure: gathered.switch("node_insecure"),
         };
         let state =

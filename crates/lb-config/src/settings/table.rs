@@ -187,6 +187,7 @@ const TABLE: &[Setting] = &[
     Setting::new("key_file", Serve, Text(check::path), "made in --data", "A file with that secret, at least 32 bytes; a second line is an older one that is still accepted").named("FILE"),
     Setting::new("node_listen", Serve, Text(check::node_listen), "none", "Where other nodes with the same --store reach this one; nobody else can use it").named("HOST:PORT"),
     Setting::new("node_url", Serve, Text(check::public_url), "made of --node-listen", "What other nodes call it, where that is another").named("URL"),
+    Setting::new("node_ca", Serve, Text(check::path), "the system's", "Certificates (PEM) that other nodes are known by where their --node-url is https").named("FILE"),
     Setting::new("node_insecure", Serve, Switch, "false", "Let nodes speak to each other without TLS beyond this machine"),
 
     Setting::new("header_timeout", Serve, Time(1), "10s", "How long the head of a request may take to arrive").named("TIME").reloading(),

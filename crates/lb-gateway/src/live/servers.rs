@@ -287,6 +287,7 @@ impl Live {
         };
         tokio::join!(own, others);
         self.announce(gateway, &entry, replaced.is_some());
+        gateway.note_server(entry.name());
         Ok(Added { view: trial.view(), facts, is_new: replaced.is_none() })
     }
 
@@ -344,6 +345,7 @@ impl Live {
         let event = Happening::ServerRemoved { by: Some(Text::from(self.hash.as_str())) };
         gateway.broadcast(&entry, &event, None);
         gateway.forget_server(&entry);
+        gateway.note_server(entry.name());
         Ok(())
     }
 

@@ -1,0 +1,109 @@
+use std::time::Duration;
+
+use lb_backend::{Children, Environment};
+use lb_exchange::{Principal, Secret, ServerSpec, Tasks};
+use lb_store::Settings;
+
+use super::*;
+use crate::gateway::{Gateway, Setup};
+use crate::live::Policy;
+use crate::nodes::{About, Membership};
+use crate::{Change, Keeping};
+
+fn process(store: &Arc<dyn Store>, is_shared: bool, policy: Policy) -> Gateway {
+    let environment = Environment {
+        supervisor: "no-children-here".into(),
+        embedded: Arc::default(),
+        tasks: Tasks::default(),
+        children: Children::new(0),
+    };
+    let keeping = Keeping {
+        store: store.clone(),
+        nodes: Membership::alone(store.clone(), About::new(Some("local"), None, "1")).expect("a name"),
+        gather: Duration::from_millis(1),
+        ttl: Duration::from_secs(60),
+        shared: is_shared,
+        wait_for_streams: false,
+    };
+    let setup = Setup { keeping: Some(keeping), policy, ..Setup::default() };
+    Gateway::new(Vec::new(), &environment, setup).expect("a gateway")
+}
+
+fn remote(name: &str, url: &str) -> ServerSpec {
+    let target = Target::http(url, vec![("X-Key".to_owned(), Secret::new("s"))]).expect("a URL");
+    ServerSpec::new(ServerName::parse(name).expect("a name"), target)
+}
+
+async fn add(gateway: &Gateway, spec: ServerSpec) {
+    let change = gateway.shared().define(spec, Scope::Principal(Principal::local()), None).await;
+    assert!(matches!(change, Change::Added | Change::Updated));
+}
+
+fn urls(gateway: &Gateway) -> Vec<String> {
+    gateway.shared().registry().all().iter().map(|entry| entry.spec().target.address()).collect()
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn memory() -> Arc<dyn Store> {
+    lb_store::open(&Settings::parse("memory").expect("a store")).await.expect("a store")
+}
+
+async fn kept(store: &Arc<dyn Store>) -> usize {
+    store.scan(PREFIX).try_collect::<Vec<_>>().await.expect("an answer").len()
+}
+
+#[tokio::test]
+async fn an_added_server_is_there_after_a_restart_and_a_removed_one_is_not() {
+    let store = memory().await;
+    let first = process(&store, false, Policy::default());
+    add(&first, remote("a", "https://a.example/mcp")).await;
+    add(&first, remote("b", "https://b.example/mcp")).await;
+    first.shared().drop_server(&ServerName::parse("b").expect("a name"), |_| true).await;
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while kept(&store).await != 1 {
+        assert!(Instant::now() < deadline, "it was not written");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let second = process(&store, false, Policy::default());
+    until("it is not there", || urls(&second) == ["https://a.example/mcp"]).await;
+    let entry = second.shared().registry().folded("a").expect("a server");
+    assert_eq!(entry.scope, Scope::Principal(Principal::local()));
+    assert!(matches!(&entry.spec().target, Target::Http { headers, .. } if headers[0].1.expose() == "s"));
+}
+
+#[tokio::test]
+async fn nodes_learn_of_each_others_servers() {
+    let store = memory().await;
+    let (first, second) = (process(&store, true, Policy::default()), process(&store, true, Policy::default()));
+    add(&first, remote("a", "https://a.example/mcp")).await;
+    until("it was not told", || urls(&second) == ["https://a.example/mcp"]).await;
+    add(&second, remote("a", "https://other.example/mcp")).await;
+    until("the change was not told", || urls(&first) == ["https://other.example/mcp"]).await;
+    first.shared().drop_server(&ServerName::parse("a").expect("a name"), |_| true).await;
+    until("its end was not told", || urls(&second).is_empty()).await;
+    assert_eq!(kept(&store).await, 0);
+}
+
+#[tokio::test]
+async fn a_program_is_not_started_where_clients_may_not_start_any() {
+    let store = memory().await;
+    let first = process(&store, false, Policy { allow_spawn: true, ..Policy::default() });
+    let (args, env, cwd, inherit_env) = (Vec::new(), Vec::new(), None, false);
+    let target = Target::Child { command: "true".to_owned(), args, env, cwd, inherit_env };
+    add(&first, ServerSpec::new(ServerName::parse("a").expect("a name"), target)).await;
+    add(&first, remote("b", "https://b.example/mcp")).await;
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while kept(&store).await != 2 {
+        assert!(Instant::now() < deadline, "it was not written");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let second = process(&store, false, Policy::default());
+    until("the other is not there", || urls(&second) == ["https://b.example/mcp"]).await;
+}
