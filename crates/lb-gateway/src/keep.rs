@@ -23,7 +23,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
-use lb_exchange::SessionId;
+use lb_exchange::{BoxFuture, SessionId};
 use lb_store::Store;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -196,26 +196,34 @@ impl Keeper {
 
     /// Writes what there is and lets go of every session, and then writes nothing more: the process ends, and its sessions
     /// are to come back.
-    pub(crate) async fn finish(&self) {
+    pub(crate) fn finish(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.finish_all())
+    }
+
+    async fn finish_all(&self) {
         self.finishing.cancel();
         let until = Instant::now() + FINISH_MAX;
         let all: Vec<_> = self.writing.lock().values().cloned().collect();
-        let releases = all.into_iter().map(|writing| async move {
-            loop {
-                match tokio::time::timeout_at(until, writing.release(self)).await {
-                    Ok(Wrote::Ended(_)) => return false,
-                    Ok(Wrote::All | Wrote::Later(_)) if Instant::now() + RETRY.0 < until => {
-                        tokio::time::sleep(RETRY.0).await;
-                    }
-                    Ok(Wrote::All | Wrote::Later(_)) | Err(_) => return true,
-                }
-            }
-        });
+        let releases: Vec<BoxFuture<'_, bool>> =
+            all.into_iter().map(|writing| Box::pin(self.released(writing, until)) as BoxFuture<'_, bool>).collect();
         let releases = stream::iter(releases).buffer_unordered(AT_ONCE * 4);
-        let kept_back = releases.fold(0, |count, kept| async move { count + usize::from(kept) }).await;
+        let kept_back = releases.fold(0, |kept, done| std::future::ready(kept + usize::from(!done))).await;
         self.stopped.store(true, Ordering::Release);
         if kept_back != 0 {
             tracing::warn!(sessions = kept_back, "sessions could not be written to their end");
+        }
+    }
+
+    /// Lets go of one session, as soon as the store lets us; false when it does not in time.
+    async fn released(&self, writing: Arc<Writing>, until: Instant) -> bool {
+        loop {
+            match tokio::time::timeout_at(until, writing.release(self)).await {
+                Ok(Wrote::Ended(_)) => return true,
+                Ok(Wrote::All | Wrote::Later(_)) if Instant::now() + RETRY.0 < until => {
+                    tokio::time::sleep(RETRY.0).await;
+                }
+                Ok(Wrote::All | Wrote::Later(_)) | Err(_) => return false,
+            }
         }
     }
 
