@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use lb_exchange::{Middle, Mount, ParamHeaders, Principal, Trace};
+use lb_exchange::{Middle, Mount, ParamHeaders, Principal, Seat, Trace};
 use lb_wire::revision::{Era, code};
 use lb_wire::{Message, MessageError};
 
@@ -116,9 +116,26 @@ impl Front {
 
     /// Answers a DELETE: ends a legacy session.
     pub fn delete(&self, request: &Request<'_>) -> Reply {
+        self.ended(request).map_or_else(|reply| reply, |_| Reply::Empty { status: 200 })
+    }
+
+    /// The same, and waits, within reason, until the session is gone from wherever it is kept.
+    ///
+    /// Cancel safe: yes, the session has ended all the same.
+    pub async fn delete_kept(&self, request: &Request<'_>) -> Reply {
+        match self.ended(request) {
+            Ok(seat) => {
+                seat.ended().await;
+                Reply::Empty { status: 200 }
+            }
+            Err(reply) => reply,
+        }
+    }
+
+    fn ended(&self, request: &Request<'_>) -> Result<Arc<dyn Seat>, Reply> {
         match era_without_body(&request.headers) {
             Era::Legacy => self.legacy_delete(request),
-            Era::Modern => not_allowed(),
+            Era::Modern => Err(not_allowed()),
         }
     }
 

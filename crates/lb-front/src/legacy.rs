@@ -34,14 +34,11 @@ impl Front {
         }
     }
 
-    pub(crate) fn legacy_delete(&self, request: &Request<'_>) -> Reply {
-        match self.seat(request, None) {
-            Ok(seat) => {
-                seat.end(Cancel::SessionEnd);
-                Reply::Empty { status: 200 }
-            }
-            Err(reply) => reply,
-        }
+    /// Ends a session, which is then to be waited for.
+    pub(crate) fn legacy_delete(&self, request: &Request<'_>) -> Result<Arc<dyn Seat>, Reply> {
+        let seat = self.seat(request, None)?;
+        seat.end(Cancel::SessionEnd);
+        Ok(seat)
     }
 
     /// The session that a request names.

@@ -343,8 +343,8 @@ impl Link {
         }
     }
 
-    /// Remembers what a request tells the server for longer than itself; whether it tells it such a thing.
-    pub fn remember(&self, call: &Call) -> bool {
+    /// Remembers what a request tells the server for longer than itself.
+    pub fn remember(&self, call: &Call) {
         let mut restore = self.restore.lock();
         match call.message.method() {
             "logging/setLevel" => restore.log_level = call.message.body(),
@@ -360,10 +360,9 @@ impl Link {
                 let uri = call.message.member("uri");
                 restore.subscriptions.retain(|known| Some(known) != uri.as_ref());
             }
-            _ => return false,
+            _ => return,
         }
         restore.ever = true;
-        true
     }
 
     /// What the server was told and must be told again, as it is written; `None` when that was never anything.
@@ -386,6 +385,28 @@ impl Link {
             subscriptions: subscriptions.unwrap_or_default().iter().map(|uri| Raw::string(uri)).collect(),
             ever: true,
         };
+    }
+
+    /// The same for one of several clients: what the server need not be told again by others.
+    pub(crate) fn was_asked_for(self: &Arc<Self>, uris: &[Text]) {
+        let new: Vec<Raw> = {
+            let mut restore = self.restore.lock();
+            let uris = uris.iter().map(|uri| Raw::string(uri));
+            let new: Vec<Raw> = uris.filter(|uri| !restore.subscriptions.contains(uri)).collect();
+            restore.subscriptions.extend(new.iter().take(SUBSCRIPTIONS_MAX).cloned());
+            new
+        };
+        if new.is_empty() {
+            return;
+        }
+        // As after a restart, if this is the first connection.
+        self.connections.fetch_max(1, Ordering::Relaxed);
+        let Some(connection) = self.current().filter(|connection| connection.era() == Era::Legacy) else { return };
+        self.tasks().spawn(async move {
+            for uri in new {
+                connection.request("resources/subscribe", Some(&compose::object(&[("uri", &uri)]))).await;
+            }
+        });
     }
 
     /// Whether the server was asked to tell of changes.
@@ -481,6 +502,11 @@ impl Link {
             }
         }
     }
+}
+
+/// Whether a server is told something by this that it must be told again after a restart.
+pub(crate) fn tells(message: &Message) -> bool {
+    matches!(message.method(), "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe")
 }
 
 const CHANGES: &[(List, &str, &str)] = &[

@@ -5,13 +5,13 @@ use std::sync::{Arc, Weak};
 
 use lb_exchange::{BoxFuture, Call, Caller, Cancel, Desk, Exchange, Mount, Seat, SessionId, Streams};
 use lb_session::streams::SharedStreams;
-use lb_wire::Message;
+use lb_wire::{Message, Raw};
 
 use crate::census::Usage;
 use crate::convert;
 use crate::gateway::Shared;
 use crate::keep::{Source, Writing};
-use crate::link::Link;
+use crate::link::{self, Link};
 use crate::listen::Ear;
 use crate::live::Live;
 use crate::reception;
@@ -58,10 +58,21 @@ impl Way {
     /// Where the changes of a session come from that goes this way.
     pub(crate) fn source(&self) -> Source {
         match self {
-            Self::Own(link) => Source::of(None, Some(link)),
-            // What a server that is shared was told is not for one of those to tell it again.
-            Self::Shared(_) => Source::default(),
-            Self::Surface(live, _) => Source::of(Some(live.cell()), None),
+            Self::Own(link) => {
+                let link = Arc::downgrade(link);
+                Source { told: Some(Box::new(move || link.upgrade()?.told())), ..Source::default() }
+            }
+            Self::Shared(joined) => Source { told: Some(Box::new(joined.told())), ..Source::default() },
+            Self::Surface(live, _) => Source { cell: Some(Arc::downgrade(live.cell())), ..Source::default() },
+        }
+    }
+
+    /// The client has told its server all this in the process before this one.
+    pub(crate) fn was_told(&self, told: Option<&Raw>) {
+        match self {
+            Self::Own(link) => link.was_told(told),
+            Self::Shared(joined) => told.into_iter().for_each(|told| joined.was_told(told)),
+            Self::Surface(..) => {}
         }
     }
 }
@@ -162,19 +173,21 @@ impl Seat for LegacySeat {
                 (call, watch)
             }
         };
+        let tells = self.kept.is_some() && link::tells(&call.message);
         let exchange = match &self.way {
             Way::Own(link) => {
-                if link.remember(&call)
-                    && let Some(gateway) = self.gateway.upgrade()
-                    && let Some(keeper) = gateway.keeper()
-                {
-                    keeper.mark(&self.id);
-                }
+                link.remember(&call);
                 link.open(call, convert::from_legacy)
             }
             Way::Shared(joined) => joined.open(call, convert::from_legacy),
             Way::Surface(live, surface) => reception::open(surface, call, Visitor::Seated(live.clone())),
         };
+        if tells
+            && let Some(gateway) = self.gateway.upgrade()
+            && let Some(keeper) = gateway.keeper()
+        {
+            keeper.mark(&self.id);
+        }
         exchange.watched(watch)
     }
 
@@ -201,9 +214,13 @@ impl Seat for LegacySeat {
     }
 
     fn end(&self, why: Cancel) {
-        if self.stop(&why)
-            && let Some(gateway) = self.gateway.upgrade()
-        {
+        if !self.stop(&why) {
+            return;
+        }
+        if let Some(live) = self.live() {
+            tracing::info!(session = live.hash(), "session_destroyed");
+        }
+        if let Some(gateway) = self.gateway.upgrade() {
             gateway.forget(&self.id);
         }
     }
@@ -224,10 +241,8 @@ impl LegacySeat {
             return false;
         }
         // First: whoever waits in a tool is told why, before its call is cancelled.
-        if let Some(live) = self.live()
-            && live.end()
-        {
-            tracing::info!(session = live.hash(), "session_destroyed");
+        if let Some(live) = self.live() {
+            live.end();
         }
         self.desk.clear(why);
         self.ear.close();

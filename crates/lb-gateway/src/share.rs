@@ -26,6 +26,8 @@ pub struct Share {
 struct Member {
     ear: Weak<Ear>,
     subscriptions: Vec<Text>,
+    /// Whether it ever had any.
+    ever: bool,
 }
 
 impl Share {
@@ -41,7 +43,7 @@ impl Share {
 
     /// A session joins. Whoever calls this holds the lock on the shares of the server.
     pub fn join(self: &Arc<Self>, member: u64, ear: &Arc<Ear>) -> Joined {
-        self.members.lock().insert(member, Member { ear: Arc::downgrade(ear), subscriptions: Vec::new() });
+        self.members.lock().insert(member, Member { ear: Arc::downgrade(ear), subscriptions: Vec::new(), ever: false });
         Joined { share: self.clone(), member }
     }
 
@@ -71,6 +73,14 @@ impl Share {
             self.link.unsubscribe(&unwanted);
         }
         None
+    }
+
+    /// What one session wants to hear of, as it is written; `None` when that was never anything.
+    fn told(&self, member: u64) -> Option<Raw> {
+        let members = self.members.lock();
+        let uris: Vec<&str> =
+            members.get(&member).filter(|own| own.ever)?.subscriptions.iter().map(|uri| &**uri).collect();
+        Some(Raw::value(&uris))
     }
 
     /// How many sessions share it.
@@ -112,6 +122,7 @@ impl Share {
         own.subscriptions.retain(|known| *known != uri);
         if method == "resources/subscribe" {
             own.subscriptions.push(uri);
+            own.ever = true;
             return None;
         }
         let wanted = members.values().any(|other| other.subscriptions.contains(&uri));
@@ -153,6 +164,22 @@ impl Joined {
     /// Opens a request of the session.
     pub fn open(&self, call: Call, before: Before) -> Exchange {
         self.share.open(self.member, call, before)
+    }
+
+    /// What the session wants to hear of, for as long as the link is shared.
+    pub fn told(&self) -> impl Fn() -> Option<Raw> + Send + Sync + 'static {
+        let (share, member) = (Arc::downgrade(&self.share), self.member);
+        move || share.upgrade()?.told(member)
+    }
+
+    /// What the session has said to the process before this one that it wants to hear of.
+    pub fn was_told(&self, told: &Raw) {
+        let Ok(uris) = told.read::<Vec<String>>() else { return };
+        let uris: Vec<Text> = uris.iter().map(|uri| Text::from(&**uri)).collect();
+        if let Some(own) = self.share.members.lock().get_mut(&self.member) {
+            (own.subscriptions, own.ever) = (uris.clone(), true);
+        }
+        self.share.link.was_asked_for(&uris);
     }
 
     /// The session leaves; the last one ends the link, and waits for that.

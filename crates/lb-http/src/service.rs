@@ -363,10 +363,10 @@ impl Visit<'_> {
         if !here && let Some(response) = Box::pin(self.elsewhere(request, &Bytes::new(), record, era)).await {
             return response;
         }
-        self.bodiless_here(request, mount, era)
+        self.bodiless_here(request, mount, era).await
     }
 
-    fn bodiless_here(&self, request: &Request<Incoming>, mount: Mount, era: Era) -> Response<Body> {
+    async fn bodiless_here(&self, request: &Request<Incoming>, mount: Mount, era: Era) -> Response<Body> {
         let headers = match inbound::headers(request.headers()) {
             Ok(headers) => headers,
             Err(repeated) => return repeated_header(repeated, era),
@@ -375,7 +375,7 @@ impl Visit<'_> {
         let reply = if *request.method() == Method::GET {
             self.server.front.get(&asked)
         } else {
-            self.server.front.delete(&asked)
+            Box::pin(self.server.front.delete_kept(&asked)).await
         };
         response(reply, HeaderMap::new(), &self.server.phase, self.settings.retry_after)
     }

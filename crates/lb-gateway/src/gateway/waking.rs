@@ -210,9 +210,7 @@ impl Shared {
         };
         let make = |source| Writing::taken_over(id, keys, (head_kept, owner), source, (tasks, events, told.clone()));
         let Some((seat, entry)) = self.seat_again(id, &head, session, |way| {
-            if let Way::Own(link) = way {
-                link.was_told(told.as_ref());
-            }
+            way.was_told(told.as_ref());
             Arc::new(make(way.source()))
         }) else {
             return Ok(Woken::Place(Place::Here));

@@ -1,8 +1,8 @@
 //! What is written of one session, in which order, and for as long as it is ours.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,7 +18,6 @@ use super::owner::Owner;
 use super::pieces::{Packed, Packing, Piece};
 use super::record::Record;
 use super::{Keeper, RETRY};
-use crate::link::Link;
 
 /// Entries of the log of events from which on the session is written anew: what it has forgotten is among them.
 const EVENTS_NEAR: u64 = 4_096;
@@ -46,13 +45,22 @@ pub(crate) struct Writing {
     pub(super) state: Mutex<State>,
 }
 
-/// Where the changes of a session come from.
-#[derive(Debug, Default)]
+/// Where the changes of a session come from. Held weakly: what is written of a session does not keep it.
+#[derive(Default)]
 pub(crate) struct Source {
     /// Its state, if it has a surface of ours.
     pub(crate) cell: Option<Weak<Cell>>,
-    /// The way to its only server, if it has one of its own.
-    pub(crate) link: Option<Weak<Link>>,
+    /// What its only server was told, if it has one.
+    pub(crate) told: Option<Told>,
+}
+
+/// Gives what a server was told by its client and must be told again; `None` when that was never anything.
+pub(crate) type Told = Box<dyn Fn() -> Option<Raw> + Send + Sync>;
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Source")
+    }
 }
 
 /// How far a session has been written.
@@ -307,8 +315,8 @@ impl Writing {
         if let Some(delta) = cell.and_then(|cell| cell.with(Session::take_delta)) {
             state.add(delta, anew);
         }
-        let link = self.source.link.as_ref().and_then(Weak::upgrade);
-        if let Some(told) = link.and_then(|link| link.told()).filter(|told| state.told.as_ref() != Some(told)) {
+        let told = self.source.told.as_ref().and_then(|told| told());
+        if let Some(told) = told.filter(|told| state.told.as_ref() != Some(told)) {
             state.told = Some(told.clone());
             let record = Record { told: Some(told), ..Record::default() };
             state.pieces.push_back(Piece::Record(record.kept()));
@@ -425,12 +433,5 @@ impl State {
     /// Forgets what waits: nothing is written any more.
     pub(super) fn clear(&mut self) {
         self.pieces.clear();
-    }
-}
-
-/// Sources of a session, held weakly: what is written of it does not keep it.
-impl Source {
-    pub(crate) fn of(cell: Option<&Arc<Cell>>, link: Option<&Arc<Link>>) -> Self {
-        Self { cell: cell.map(Arc::downgrade), link: link.map(Arc::downgrade) }
     }
 }

@@ -1,6 +1,7 @@
 //! Front and gateway together in one process, without a transport.
 
 mod client;
+mod kept;
 mod mirrored;
 mod plain_calls;
 mod redefined;
