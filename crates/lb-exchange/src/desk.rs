@@ -108,6 +108,12 @@ impl Desk {
         }
     }
 
+    /// Ids up to this number were given out before, by another process: an answer to one of them is none to a new ask.
+    pub fn asked_before(&self, number: u64) {
+        let mut tables = self.0.lock();
+        tables.asks_ever = tables.asks_ever.max(number);
+    }
+
     /// Opens an ask and gives the id to send it under; `None` when too many are open.
     pub fn ask(&self, remote: Remote, key: AskKey, kind: AskKind) -> Option<Id> {
         let mut tables = self.0.lock();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use lb_wire::Line;
+use lb_wire::{Id, Line};
 
 /// Names one SSE stream within its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -32,8 +32,8 @@ pub enum ResumeError {
 
 /// The streams of one session.
 pub trait Streams: Send + Sync {
-    /// A new stream for the reply to a POST.
-    fn open(&self) -> StreamId;
+    /// A new stream for the reply to a POST, in which these requests are answered.
+    fn open(&self, requests: &mut dyn Iterator<Item = &Id>) -> StreamId;
 
     /// The stream of what belongs to no request.
     fn standalone(&self) -> StreamId;
@@ -41,6 +41,13 @@ pub trait Streams: Send + Sync {
     /// Stores a message before it is sent, or with `None` a mere cursor. `None` when it could not be stored: it is then
     /// sent without an id.
     fn append(&self, stream: StreamId, line: Option<Line>) -> Option<EventId>;
+
+    /// Whether everything appended to a stream so far is where it outlives this process, or need not be. False when it is
+    /// not known when it will. A stream has one who waits: an earlier one is forgotten.
+    fn poll_kept(&self, stream: StreamId, cx: &mut Context<'_>) -> Poll<bool> {
+        let (_, _) = (stream, cx);
+        Poll::Ready(true)
+    }
 
     /// Nothing more will be appended.
     fn finish(&self, stream: StreamId);

@@ -2,6 +2,7 @@
 
 use std::task::{Context, Poll};
 
+use lb_wire::Id;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
@@ -25,6 +26,11 @@ impl Calls {
 
     pub(crate) fn first(&self) -> Option<&Running> {
         self.running.first()
+    }
+
+    /// The client's ids of those that have not ended.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = &Id> {
+        self.running.iter().filter(|running| !running.is_over()).filter_map(Running::id)
     }
 
     /// Tells all of them that their client is gone for good.

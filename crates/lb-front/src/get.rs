@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::alarm::Alarm;
 use crate::front::{Front, Request};
+use crate::hold::Hold;
 use crate::registry::{Claim, Shared};
 use crate::reply::{Frame, Frames, Reply, Source};
 use crate::running::{Client, Running, Said};
@@ -79,6 +80,7 @@ pub(crate) struct Listening {
     tail: Box<dyn Tail>,
     claim: Claim,
     queue: VecDeque<Frame>,
+    hold: Hold,
     alive: KeepAlive,
 }
 
@@ -91,7 +93,7 @@ impl Listening {
         queue: VecDeque<Frame>,
     ) -> Self {
         let listen = Running::listen(seat.listen(), Client::Legacy(seat.clone()), &shared.settings);
-        Self { seat, listen, tail, claim, queue, alive: KeepAlive::new(shared) }
+        Self { seat, listen, tail, claim, queue, hold: Hold::default(), alive: KeepAlive::new(shared) }
     }
 
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frame>> {
@@ -104,11 +106,15 @@ impl Listening {
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frame>> {
         loop {
-            if let Some(frame) = self.queue.pop_front() {
-                return Poll::Ready(Some(frame));
+            if let Poll::Ready(next) = self.poll_stored(cx) {
+                return Poll::Ready(next);
             }
-            if let Poll::Ready(stored) = self.tail.poll_next(cx) {
-                return Poll::Ready(stored.map(message));
+            if self.hold.frame().is_some() {
+                std::task::ready!(self.alive.poll(self.hold.due(), cx));
+                match self.alive.is_due() {
+                    true => return Poll::Ready(Some(Frame::Comment)),
+                    false => continue,
+                }
             }
             match self.listen.poll(cx, true) {
                 Poll::Ready(Said::Note(line) | Said::Ask(line)) => {
@@ -130,12 +136,26 @@ impl Listening {
     }
 }
 
+impl Listening {
+    /// What is said first, then what is stored, when it may go; `None` when another connection has taken over.
+    fn poll_stored(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frame>> {
+        let streams = self.seat.streams();
+        self.hold.fill(|| self.queue.pop_front());
+        if self.hold.frame().is_none() {
+            let Some(stored) = std::task::ready!(self.tail.poll_next(cx)) else { return Poll::Ready(None) };
+            self.hold.fill(|| Some(message(stored)));
+        }
+        self.hold.poll(streams, streams.standalone(), cx)
+    }
+}
+
 /// The rest of the stream of a call.
 pub(crate) struct Resumed {
     shared: Arc<Shared>,
     seat: Arc<dyn Seat>,
     stream: StreamId,
     tail: Box<dyn Tail>,
+    hold: Hold,
     alive: KeepAlive,
 }
 
@@ -143,19 +163,32 @@ impl Resumed {
     fn new(shared: &Arc<Shared>, seat: Arc<dyn Seat>, tail: Box<dyn Tail>) -> Self {
         let stream = tail.stream();
         shared.returns.arrive(&*seat, stream);
-        Self { shared: shared.clone(), seat, stream, tail, alive: KeepAlive::new(shared) }
+        Self { shared: shared.clone(), seat, stream, tail, hold: Hold::default(), alive: KeepAlive::new(shared) }
     }
 
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frame>> {
-        let frame = match self.tail.poll_next(cx) {
-            Poll::Ready(stored) => stored.map(message),
-            Poll::Pending => {
-                std::task::ready!(self.alive.poll(None, cx));
-                Some(Frame::Comment)
-            }
-        };
-        self.alive.touch(Instant::now());
-        Poll::Ready(frame)
+        loop {
+            let frame = match self.poll_stored(cx) {
+                Poll::Ready(frame) => frame,
+                Poll::Pending => {
+                    std::task::ready!(self.alive.poll(self.hold.due(), cx));
+                    match self.alive.is_due() {
+                        true => Some(Frame::Comment),
+                        false => continue,
+                    }
+                }
+            };
+            self.alive.touch(Instant::now());
+            return Poll::Ready(frame);
+        }
+    }
+
+    fn poll_stored(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frame>> {
+        if self.hold.frame().is_none() {
+            let Some(stored) = std::task::ready!(self.tail.poll_next(cx)) else { return Poll::Ready(None) };
+            self.hold.fill(|| Some(message(stored)));
+        }
+        self.hold.poll(self.seat.streams(), self.stream, cx)
     }
 }
 

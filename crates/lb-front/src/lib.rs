@@ -11,6 +11,7 @@ mod convert;
 mod era;
 mod front;
 mod get;
+mod hold;
 mod legacy;
 mod modern;
 mod open;

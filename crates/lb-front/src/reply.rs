@@ -131,6 +131,15 @@ impl Frame {
             Self::Retry(_) | Self::Comment => None,
         }
     }
+
+    /// The same for a client that cannot ask for it again.
+    pub(crate) fn without_id(self) -> Self {
+        match self {
+            Self::Message { line, receipt, .. } => Self::Message { line, event_id: None, receipt },
+            Self::Priming { retry, .. } => Self::Retry(retry),
+            other @ (Self::Retry(_) | Self::Comment) => other,
+        }
+    }
 }
 
 /// The frames of a stream. Nothing happens unless it is polled; dropping it is losing the client.

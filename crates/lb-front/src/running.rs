@@ -155,6 +155,11 @@ impl Running {
         &self.client
     }
 
+    /// The id that its client gave it; none for a listen.
+    pub(crate) fn id(&self) -> Option<&Id> {
+        self.id.as_ref()
+    }
+
     /// The way down; deaf once the call has ended.
     pub(crate) fn remote(&self) -> Remote {
         self.exchange.as_ref().map_or_else(Remote::deaf, |exchange| exchange.remote().clone())

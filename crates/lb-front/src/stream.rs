@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use crate::alarm::Alarm;
 use crate::calls::Calls;
+use crate::hold::Hold;
 use crate::open::Batch;
 use crate::pump;
 use crate::registry::{Attached, Shared};
@@ -39,6 +40,10 @@ impl Sink {
         self.seat.streams().append(self.stream, line)
     }
 
+    pub(crate) fn poll_kept(&self, hold: &mut Hold, cx: &mut Context<'_>) -> Poll<Option<Frame>> {
+        hold.poll(self.seat.streams(), self.stream, cx)
+    }
+
     pub(crate) fn finish(&self) {
         self.seat.streams().finish(self.stream);
     }
@@ -57,6 +62,8 @@ pub(crate) struct Live {
     sink: Option<Sink>,
     attached: Option<Arc<Attached>>,
     queue: VecDeque<Frame>,
+    /// The one before those of the queue.
+    hold: Hold,
     /// Whether the client has been given a cursor that carries no message.
     primed: bool,
     /// The server wants the connection closed once the queue is empty.
@@ -76,15 +83,29 @@ impl Live {
         start: Start,
     ) -> Self {
         let alive_at = Instant::now() + shared.settings.keep_alive_every;
-        let sink = client.seat().map(|seat| Sink { seat: seat.clone(), stream: seat.streams().open() });
+        let open = |seat: &Arc<dyn Seat>| seat.streams().open(&mut calls.ids());
+        let sink = client.seat().map(|seat| Sink { seat: seat.clone(), stream: open(seat) });
         let attached = sink.as_ref().map(|sink| shared.returns.attach(&*sink.seat, sink.stream));
         let endless = calls.are_endless();
-        let queue = VecDeque::new();
+        let (queue, hold) = (VecDeque::new(), Hold::default());
         let alarm = Alarm::new(alive_at);
         let calls = Some(calls);
         let (primed, pausing) = (false, false);
-        let mut live =
-            Self { shared, client, calls, holder, sink, attached, queue, primed, pausing, endless, alarm, alive_at };
+        let mut live = Self {
+            shared,
+            client,
+            calls,
+            holder,
+            sink,
+            attached,
+            queue,
+            hold,
+            primed,
+            pausing,
+            endless,
+            alarm,
+            alive_at,
+        };
         live.begin(early, start);
         live
     }
@@ -122,8 +143,17 @@ impl Live {
                 }
                 return Poll::Ready(None);
             }
-            if let Some(frame) = self.queue.pop_front() {
-                return Poll::Ready(Some(self.hand_out(frame)));
+            match self.poll_queue(cx) {
+                Poll::Ready(None) => {}
+                Poll::Ready(Some(frame)) => return Poll::Ready(Some(self.hand_out(frame))),
+                Poll::Pending => {
+                    let due = self.hold.due().map_or(self.alive_at, |due| due.min(self.alive_at));
+                    std::task::ready!(self.alarm.poll(due, cx));
+                    if self.alive_at <= Instant::now() {
+                        return Poll::Ready(Some(self.hand_out(Frame::Comment)));
+                    }
+                    continue;
+                }
             }
             if self.pausing {
                 self.step_aside();
@@ -145,6 +175,19 @@ impl Live {
                 }
             }
         }
+    }
+
+    /// The next frame of the queue, when it may go.
+    fn poll_queue(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frame>> {
+        self.hold.fill(|| self.queue.pop_front());
+        let Some(sink) = &self.sink else { return Poll::Ready(self.hold.take()) };
+        let is_priming = matches!(self.hold.frame(), Some(Frame::Priming { .. }));
+        let frame = std::task::ready!(sink.poll_kept(&mut self.hold, cx));
+        if is_priming && frame.as_ref().is_some_and(|frame| frame.event_id().is_none()) {
+            // It has no cursor to come back with.
+            (self.primed, self.pausing) = (false, false);
+        }
+        Poll::Ready(frame)
     }
 
     fn hand_out(&mut self, frame: Frame) -> Frame {
@@ -193,7 +236,7 @@ impl Live {
         if !self.primed {
             return;
         }
-        let told = self.queue.iter().any(|frame| matches!(frame, Frame::Priming { .. }));
+        let told = self.hold.frame().into_iter().chain(&self.queue).any(|frame| matches!(frame, Frame::Priming { .. }));
         if let (false, Some(retry)) = (told, retry) {
             self.queue.push_back(Frame::Retry(retry));
         }
@@ -221,7 +264,7 @@ impl Live {
         let Some(calls) = self.calls.take() else { return };
         let cursor = matches!(self.holder.on(Happened::Lost), Holder::Stream { cursor: true });
         // With a cursor the stored copy is the delivery of what was not taken; without, it must not come twice.
-        for frame in self.queue.drain(..) {
+        for frame in self.hold.take().into_iter().chain(self.queue.drain(..)) {
             if let (true, Frame::Message { receipt: Some(receipt), .. }) = (cursor, frame) {
                 receipt.commit();
             }

@@ -2,6 +2,8 @@
 //!
 //! Knows ids, order, bounds and ages. It does not know what a message says, nor who reads it.
 
+mod journal;
+mod restore;
 mod ring;
 mod shared;
 mod store;
@@ -16,10 +18,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use lb_exchange::{EventId, ResumeError, Stored, StreamId};
-use lb_wire::Line;
+use lb_wire::{Id, Line};
 
+use self::journal::Journal;
+pub use self::journal::StreamsDelta;
+pub use self::restore::Unreadable;
 use self::ring::{Event, Ring};
-pub use self::shared::{Clock, SharedStreams, system_clock};
+pub use self::shared::{Bell, Clock, SharedStreams, system_clock};
 pub use self::store::Store;
 
 /// How much is kept, and for how long.
@@ -75,6 +80,8 @@ pub struct Streams {
     /// The bytes of all sessions of the same store, these among them.
     node_bytes: Arc<AtomicUsize>,
     closed: bool,
+    /// What is yet to be written, where somebody does.
+    journal: Option<Box<Journal>>,
 }
 
 /// Where an event is, and when it came.
@@ -116,10 +123,14 @@ impl Streams {
         streams
     }
 
-    /// A new stream.
-    pub fn open(&mut self) -> StreamId {
+    /// A new stream for the answers to these requests, which are remembered only where streams are kept.
+    pub fn open<'a>(&mut self, requests: impl IntoIterator<Item = &'a Id>) -> StreamId {
         self.streams_ever += 1;
-        StreamId(self.streams_ever)
+        let stream = StreamId(self.streams_ever);
+        if self.journal.is_some() {
+            self.rings.insert(stream, Ring::serving(requests.into_iter().cloned().collect()));
+        }
+        stream
     }
 
     /// Stores a message, or with `None` a mere cursor. `None` when it is too large or the streams are closed.
@@ -141,6 +152,7 @@ impl Streams {
         self.bytes += bytes;
         self.node_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.newest.insert(sequence, Place { stream, at: self.latest });
+        self.note_event(stream, sequence, bytes);
         self.bound_stream(stream);
         self.bound_session();
         if let Some(waker) = self.rings.get_mut(&stream).and_then(Ring::take_waker) {
@@ -160,9 +172,12 @@ impl Streams {
             waker.wake();
         }
         if ring.is_empty() {
+            let began = ring.began();
             self.rings.remove(&stream);
+            self.note_gone(stream, began);
         } else {
             self.ended.push_back((due, stream));
+            self.note_end(stream);
         }
     }
 
@@ -175,11 +190,14 @@ impl Streams {
         if let Some(waker) = ring.take_waker() {
             waker.wake();
         }
+        self.note_gone(stream, ring.began());
     }
 
-    /// Ends every stream and takes in nothing more.
+    /// Ends every stream and takes in nothing more. That is nothing to write down: what was written is to come back, or
+    /// is removed by whoever keeps it.
     pub fn close(&mut self) {
         self.closed = true;
+        self.stop_keeping();
         let streams: Vec<_> = self.rings.keys().copied().collect();
         for stream in streams {
             self.forget(stream);
@@ -291,10 +309,14 @@ impl Streams {
         let Some(ring) = self.rings.get_mut(&stream) else { return };
         let Some(event) = ring.pop() else { return };
         // A reader that waits has had everything; one that does not is told of the gap when it comes back.
-        if ring.is_empty() && ring.has_ended() {
-            self.rings.remove(&stream);
-        }
+        let (over, began) = (ring.is_empty() && ring.has_ended(), ring.began());
         self.account(&event);
+        if over {
+            self.rings.remove(&stream);
+            self.note_gone(stream, began);
+        } else {
+            self.note_pruned(stream, event.sequence);
+        }
     }
 
     fn account(&mut self, event: &Event) {

@@ -5,6 +5,7 @@ mod batch;
 mod connection;
 mod deadlines;
 mod desk;
+mod kept;
 mod legacy;
 mod modern;
 mod resume;

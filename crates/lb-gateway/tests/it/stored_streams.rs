@@ -14,7 +14,7 @@ use crate::servers;
 /// An ended stream with one message.
 fn answered(seat: &dyn Seat, bytes: usize) -> EventId {
     let streams = seat.streams();
-    let stream = streams.open();
+    let stream = streams.open(&mut std::iter::empty());
     let id = streams.append(stream, Some(Raw::string(&"x".repeat(bytes)).into_line())).expect("stored");
     streams.finish(stream);
     id

@@ -5,7 +5,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use lb_exchange::EventId;
-use lb_wire::Line;
+use lb_wire::{Id, Line};
 
 /// A stored message, or a mere cursor.
 #[derive(Debug)]
@@ -32,12 +32,37 @@ pub(super) struct Ring {
     /// The number of the current reader.
     reader: u64,
     waker: Option<Waker>,
+    /// The requests that are answered in it; only where streams are kept.
+    requests: Box<[Id]>,
+    /// Its first event of all; 0 when there was none.
+    began: u64,
 }
 
 impl Ring {
+    /// A stream for the answers to these requests.
+    pub(super) fn serving(requests: Box<[Id]>) -> Self {
+        Self { requests, ..Self::default() }
+    }
+
+    pub(super) fn requests(&self) -> &[Id] {
+        &self.requests
+    }
+
+    pub(super) fn events(&self) -> impl Iterator<Item = &Event> {
+        self.events.iter()
+    }
+
     pub(super) fn push(&mut self, event: Event) {
         self.bytes += event.bytes();
+        if self.began == 0 {
+            self.began = event.sequence;
+        }
         self.events.push_back(event);
+    }
+
+    /// The sequence number of its first event of all, if there was one.
+    pub(super) fn began(&self) -> Option<u64> {
+        Some(self.began).filter(|began| *began != 0)
     }
 
     pub(super) fn pop(&mut self) -> Option<Event> {

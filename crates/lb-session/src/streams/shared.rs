@@ -1,13 +1,14 @@
 //! The streams of a session behind a lock, as the port that fronts use.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lb_exchange::{EventId, ResumeError, Stored, StreamId, Tail};
-use lb_wire::Line;
+use lb_wire::{Id, Line, Raw};
 
-use super::{Limits, Reader, Store, Streams};
+use super::{Limits, Reader, Store, Streams, StreamsDelta, Unreadable};
 
 /// Tells the time since the Unix epoch.
 pub type Clock = fn() -> Duration;
@@ -17,10 +18,46 @@ pub fn system_clock() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
+/// Tells whoever keeps streams that there is something to write.
+#[derive(Clone)]
+pub struct Bell(Arc<dyn Fn() + Send + Sync>);
+
+impl Bell {
+    /// Calls this; it must not block, nor use the streams.
+    pub fn new(ring: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(ring))
+    }
+}
+
+impl std::fmt::Debug for Bell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Bell")
+    }
+}
+
+/// The streams of one session, and what is known of them without their lock.
+#[derive(Debug)]
+pub(super) struct Held {
+    streams: Mutex<Streams>,
+    /// Whether what is sent waits until it is written.
+    waits: AtomicBool,
+}
+
+impl Held {
+    pub(super) fn new(streams: Streams) -> Self {
+        Self { streams: Mutex::new(streams), waits: AtomicBool::new(false) }
+    }
+
+    /// A panic elsewhere leaves the rings whole: every change is finished before anything foreign is called.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Streams> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// [`Streams`] that several connections use at once. Clones share them.
 #[derive(Clone, Debug)]
 pub struct SharedStreams {
-    streams: Arc<Mutex<Streams>>,
+    held: Arc<Held>,
     store: Store,
     clock: Clock,
 }
@@ -31,8 +68,68 @@ impl SharedStreams {
         Store::new(limits, clock).session()
     }
 
-    pub(super) fn of(store: Store, streams: Arc<Mutex<Streams>>, clock: Clock) -> Self {
-        Self { streams, store, clock }
+    pub(super) fn of(store: Store, held: Arc<Held>, clock: Clock) -> Self {
+        Self { held, store, clock }
+    }
+
+    /// From here on, changes are noted for [`SharedStreams::take_delta`], and the bell rings when there are some. What
+    /// is sent waits until it is written where `wait` says so.
+    pub fn keep(&self, wait: bool, bell: Bell) {
+        let mut streams = self.lock();
+        if streams.journal.is_none() {
+            streams.keep();
+        }
+        if let Some(journal) = &mut streams.journal {
+            journal.bell = Some(bell);
+        }
+        self.held.waits.store(wait, Ordering::Release);
+        self.release(streams);
+    }
+
+    /// What was written is lost: the next delta holds everything, and its entries go into an empty log.
+    pub fn keep_anew(&self) {
+        let mut streams = self.lock();
+        if streams.journal.is_some() {
+            streams.keep();
+        }
+    }
+
+    /// What has changed since the last time; `None` when nothing has, or when nobody keeps these streams.
+    pub fn take_delta(&self) -> Option<StreamsDelta> {
+        self.lock().take_delta()
+    }
+
+    /// All entries up to this number are written.
+    pub fn written(&self, upto: u64) {
+        self.lock().written(upto);
+    }
+
+    /// The store takes nothing at the moment: whoever waits for it need not go on.
+    pub fn stalled(&self) {
+        self.lock().stalled();
+    }
+
+    /// Takes in what was written; these streams are new. Requests that ran then are answered with an error. With `lost`,
+    /// something may have been sent and not written, so that some numbers are left out.
+    ///
+    /// # Errors
+    /// What was written is none of ours; nothing is made of a part of it.
+    pub fn restore(&self, entries: &[(u64, Raw)], lost: bool) -> Result<(), Unreadable> {
+        let now = (self.clock)();
+        let mut streams = self.lock();
+        let read = streams.restore(entries);
+        if lost || read.is_err() {
+            streams.leave_gap();
+        }
+        streams.end_lost(now);
+        self.release(streams);
+        self.store.make_room();
+        read
+    }
+
+    /// How many messages and cursors have ever been stored, or might have been.
+    pub fn events_ever(&self) -> u64 {
+        self.lock().events_ever
     }
 
     /// Ends every stream: readers end, nothing more is taken in.
@@ -48,7 +145,9 @@ impl SharedStreams {
     /// Prunes what is too old.
     pub fn tick(&self) {
         let now = (self.clock)();
-        self.lock().tick(now);
+        let mut streams = self.lock();
+        streams.tick(now);
+        self.release(streams);
     }
 
     /// How many bytes of messages are stored.
@@ -56,14 +155,18 @@ impl SharedStreams {
         self.lock().bytes()
     }
 
-    /// A panic elsewhere leaves the rings whole: every change is finished before anything foreign is called.
     fn lock(&self) -> MutexGuard<'_, Streams> {
-        lock(&self.streams)
+        self.held.lock()
     }
-}
 
-pub(super) fn lock(streams: &Mutex<Streams>) -> MutexGuard<'_, Streams> {
-    streams.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Gives the lock back, and tells whoever keeps these streams.
+    fn release(&self, mut streams: MutexGuard<'_, Streams>) {
+        let bell = streams.ring_bell();
+        drop(streams);
+        if let Some(Bell(ring)) = bell {
+            ring();
+        }
+    }
 }
 
 impl Default for SharedStreams {
@@ -73,8 +176,8 @@ impl Default for SharedStreams {
 }
 
 impl lb_exchange::Streams for SharedStreams {
-    fn open(&self) -> StreamId {
-        self.lock().open()
+    fn open(&self, requests: &mut dyn Iterator<Item = &Id>) -> StreamId {
+        self.lock().open(requests)
     }
 
     fn standalone(&self) -> StreamId {
@@ -83,19 +186,32 @@ impl lb_exchange::Streams for SharedStreams {
 
     fn append(&self, stream: StreamId, line: Option<Line>) -> Option<EventId> {
         let now = (self.clock)();
-        let id = self.lock().append(stream, line, now);
+        let mut streams = self.lock();
+        let id = streams.append(stream, line, now);
+        self.release(streams);
         // Not under the lock of these streams: those of other sessions are taken one by one.
         self.store.make_room();
         id
     }
 
+    fn poll_kept(&self, stream: StreamId, cx: &mut Context<'_>) -> Poll<bool> {
+        if !self.held.waits.load(Ordering::Acquire) {
+            return Poll::Ready(true);
+        }
+        self.lock().poll_kept(stream, cx)
+    }
+
     fn finish(&self, stream: StreamId) {
         let now = (self.clock)();
-        self.lock().finish(stream, now);
+        let mut streams = self.lock();
+        streams.finish(stream, now);
+        self.release(streams);
     }
 
     fn forget(&self, stream: StreamId) {
-        self.lock().forget(stream);
+        let mut streams = self.lock();
+        streams.forget(stream);
+        self.release(streams);
     }
 
     fn resume(&self, last: &str) -> Result<Box<dyn Tail>, ResumeError> {

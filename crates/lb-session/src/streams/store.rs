@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use super::shared::{SharedStreams, lock};
+use super::shared::{Held, SharedStreams};
 use super::{Clock, Limits, Ring, Streams};
 
 /// What the sessions of one node keep. Cheap to clone.
@@ -26,7 +26,7 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct Sessions {
-    all: Vec<Weak<Mutex<Streams>>>,
+    all: Vec<Weak<Held>>,
     /// The dead are removed when there are more than this many.
     clean_at: usize,
 }
@@ -40,7 +40,7 @@ impl Store {
 
     /// The streams of another session.
     pub fn session(&self) -> SharedStreams {
-        let streams = Arc::new(Mutex::new(Streams::counted(self.0.limits, self.0.bytes.clone())));
+        let streams = Arc::new(Held::new(Streams::counted(self.0.limits, self.0.bytes.clone())));
         let mut sessions = self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         if sessions.clean_at <= sessions.all.len() {
             sessions.all.retain(|session| session.strong_count() != 0);
@@ -80,15 +80,15 @@ impl Store {
         }
     }
 
-    fn drop_oldest(&self, sessions: &[Arc<Mutex<Streams>>], tier: Tier, enough: usize) {
+    fn drop_oldest(&self, sessions: &[Arc<Held>], tier: Tier, enough: usize) {
         let firsts = sessions.iter().enumerate();
-        let firsts = firsts.filter_map(|(n, session)| Some(Reverse((lock(session).first(tier)?, n))));
+        let firsts = firsts.filter_map(|(n, session)| Some(Reverse((session.lock().first(tier)?, n))));
         let mut firsts: BinaryHeap<_> = firsts.collect();
         while enough < self.bytes()
             && let Some(Reverse((_, n))) = firsts.pop()
             && let Some(session) = sessions.get(n)
         {
-            let mut session = lock(session);
+            let mut session = session.lock();
             let before = session.len();
             session.drop_first(tier);
             self.0.dropped.fetch_add((before - session.len()) as u64, Ordering::Relaxed);

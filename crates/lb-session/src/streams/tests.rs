@@ -45,7 +45,7 @@ fn drain(streams: &mut Streams, reader: &mut Reader) -> (Vec<String>, bool) {
 #[test]
 fn ids_are_padded_ordered_and_never_go_back() {
     let mut streams = Streams::default();
-    let stream = streams.open();
+    let stream = streams.open([]);
     let first = streams.append(stream, None, T0).unwrap();
     let second = streams.append(stream, Some(line("a")), T0 - Duration::from_secs(5)).unwrap();
     assert_eq!(&*first.0, "1700000000000-0000000001");
@@ -56,7 +56,7 @@ fn ids_are_padded_ordered_and_never_go_back() {
 #[test]
 fn resume_replays_strictly_after_the_anchor_then_goes_live_and_ends() {
     let mut streams = Streams::default();
-    let (stream, other) = (streams.open(), streams.open());
+    let (stream, other) = (streams.open([]), streams.open([]));
     let cursor = streams.append(stream, None, T0).unwrap();
     streams.append(other, Some(line("foreign")), T0);
     let first = streams.append(stream, Some(line("a")), T0).unwrap();
@@ -80,7 +80,7 @@ fn resume_replays_strictly_after_the_anchor_then_goes_live_and_ends() {
 #[test]
 fn a_second_reader_ends_the_first() {
     let mut streams = Streams::default();
-    let stream = streams.open();
+    let stream = streams.open([]);
     let cursor = streams.append(stream, None, T0).unwrap();
     let mut first = streams.resume(&cursor.0).unwrap();
     let wakes = Arc::new(Wakes::default());
@@ -95,7 +95,7 @@ fn a_second_reader_ends_the_first() {
 #[test]
 fn ids_that_were_not_given_out_are_unknown() {
     let mut streams = Streams::default();
-    let stream = streams.open();
+    let stream = streams.open([]);
     let good = streams.append(stream, None, T0).unwrap();
     for bad in ["", "-", "x", "1700000000000-0000000002", "1700000000001-0000000001", "0-1", &format!("{} ", good.0)] {
         assert_eq!(streams.resume(bad).unwrap_err(), ResumeError::Unknown, "id {bad:?}");
@@ -107,7 +107,7 @@ fn ids_that_were_not_given_out_are_unknown() {
 #[test]
 fn ended_streams_go_after_ten_minutes_and_messages_of_open_ones_after_a_day() {
     let mut streams = Streams::default();
-    let (ended, open) = (streams.open(), streams.open());
+    let (ended, open) = (streams.open([]), streams.open([]));
     let done = streams.append(ended, Some(line("a")), T0).unwrap();
     let kept = streams.append(open, None, T0).unwrap();
     streams.finish(ended, T0);
@@ -128,7 +128,7 @@ fn ended_streams_go_after_ten_minutes_and_messages_of_open_ones_after_a_day() {
 fn the_newest_message_of_a_stream_is_pruned_after_all_others() {
     let limits = Limits { session_messages_max: 3, ..Limits::default() };
     let mut streams = Streams::new(limits);
-    let (call, busy) = (streams.open(), streams.open());
+    let (call, busy) = (streams.open([]), streams.open([]));
     let cursor = streams.append(call, None, T0).unwrap();
     streams.append(call, Some(line("answer")), T0);
     streams.finish(call, T0);
@@ -143,7 +143,7 @@ fn the_newest_message_of_a_stream_is_pruned_after_all_others() {
 #[test]
 fn a_reader_that_missed_something_is_ended_instead_of_skipping_it() {
     let mut streams = Streams::new(Limits { stream_messages_max: 2, ..Limits::default() });
-    let stream = streams.open();
+    let stream = streams.open([]);
     let cursor = streams.append(stream, None, T0).unwrap();
     let mut reader = streams.resume(&cursor.0).unwrap();
     for n in 0..3 {
@@ -155,7 +155,7 @@ fn a_reader_that_missed_something_is_ended_instead_of_skipping_it() {
 #[test]
 fn one_large_message_is_kept_up_to_the_bound_of_the_session() {
     let mut streams = Streams::new(Limits { stream_bytes_max: 10, session_bytes_max: 30, ..Limits::default() });
-    let stream = streams.open();
+    let stream = streams.open([]);
     let cursor = streams.append(stream, None, T0).unwrap();
     assert!(streams.append(stream, Some(line(&"x".repeat(20))), T0).is_some());
     assert!(streams.resume(&cursor.0).is_err(), "everything else of the stream makes room");

@@ -24,7 +24,7 @@ fn append(session: &SharedStreams, stream: StreamId, bytes: usize) -> EventId {
 
 /// A stream of a cursor and a message, ended.
 fn answered(session: &SharedStreams, bytes: usize) -> EventId {
-    let stream = session.open();
+    let stream = session.open(&mut std::iter::empty());
     let cursor = session.append(stream, None).unwrap();
     append(session, stream, bytes);
     session.finish(stream);
@@ -51,14 +51,14 @@ fn the_oldest_ended_streams_of_all_sessions_make_room() {
     let ended = [answered(&one, 300), answered(&two, 200), answered(&one, 100)];
     assert_eq!((store.bytes(), store.take_dropped()), (900, 0), "all fits");
 
-    append(&open, open.open(), 200);
+    append(&open, open.open(&mut std::iter::empty()), 200);
     assert_eq!(store.bytes(), 800);
     assert!(!known(&one, &ended[0]), "the oldest that has ended, though of another session");
     assert!(known(&two, &ended[1]) && known(&one, &ended[2]), "no more than needed");
     assert!(known(&open, &first), "older, but its stream is open");
     assert_eq!((store.take_dropped(), store.take_dropped()), (2, 0), "a cursor and a message, told once");
 
-    append(&open, open.open(), 250);
+    append(&open, open.open(&mut std::iter::empty()), 250);
     assert!(!known(&two, &ended[1]) && known(&one, &ended[2]) && known(&open, &first));
 }
 
@@ -66,7 +66,7 @@ fn the_oldest_ended_streams_of_all_sessions_make_room() {
 fn without_ended_streams_the_oldest_messages_go_and_the_newest_of_a_stream_last() {
     let store = store(1_000);
     let (one, two) = (store.session(), store.session());
-    let (call, busy) = (one.open(), two.open());
+    let (call, busy) = (one.open(&mut std::iter::empty()), two.open(&mut std::iter::empty()));
     let answer = append(&one, call, 200);
     let followed: Vec<_> = (0..4).map(|_| append(&two, busy, 200)).collect();
     let last = append(&two, busy, 200);
@@ -75,7 +75,7 @@ fn without_ended_streams_the_oldest_messages_go_and_the_newest_of_a_stream_last(
     assert_eq!(kept, [false, false, true, true]);
     assert!(known(&one, &answer) && known(&two, &last));
 
-    append(&two, two.open(), 900);
+    append(&two, two.open(&mut std::iter::empty()), 900);
     assert!(!known(&one, &answer), "at last the answers too");
     assert_eq!((store.bytes(), store.take_dropped()), (900, 6));
 }
