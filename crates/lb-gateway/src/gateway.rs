@@ -400,6 +400,7 @@ impl Shared {
         if let Some(keeper) = &self.keeper {
             keeper.forget(id);
         }
+        self.tell_how_many();
         if let Some(seat) = seat {
             self.tasks.spawn(async move { seat.close().await });
         }

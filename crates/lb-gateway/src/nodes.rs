@@ -6,6 +6,7 @@
 
 mod card;
 mod lease;
+mod others;
 mod renew;
 
 #[cfg(test)]
@@ -52,6 +53,8 @@ pub struct Membership {
     draining: AtomicBool,
     sessions: AtomicU64,
     streams: AtomicU64,
+    /// How many sessions the others have.
+    elsewhere: AtomicU64,
     found: Mutex<HashMap<NodeName, Found>>,
     /// Rings when something is to be told at once.
     bell: Arc<Notify>,
@@ -86,6 +89,7 @@ impl Membership {
         let began = Instant::now();
         let member = Arc::new(Self::new(store, node, Lease::new(began))?);
         member.renew(Duration::ZERO).await?;
+        member.look_around().await;
         tasks.spawn(renew::run(Arc::downgrade(&member), began, tasks.clone()));
         Ok(member)
     }
@@ -113,6 +117,7 @@ impl Membership {
             draining: AtomicBool::new(false),
             sessions: AtomicU64::new(0),
             streams: AtomicU64::new(0),
+            elsewhere: AtomicU64::new(0),
             found: Mutex::default(),
             bell: Arc::default(),
             left: CancellationToken::new(),
@@ -167,6 +172,11 @@ impl Membership {
     pub fn report(&self, sessions: u64, streams: u64) {
         self.sessions.store(sessions, Ordering::Relaxed);
         self.streams.store(streams, Ordering::Relaxed);
+    }
+
+    /// Says how many sessions there are here; told with the next renewal.
+    pub fn count(&self, sessions: u64) {
+        self.sessions.store(sessions, Ordering::Relaxed);
     }
 
     /// Leaves the nodes: this one is gone for the others at once, or, if the store does not answer, after [`LEASE`].

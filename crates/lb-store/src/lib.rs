@@ -35,6 +35,7 @@ mod sealed;
 mod settings;
 mod store;
 mod valkey;
+mod window;
 
 pub use batch::{Applied, Batch, Guard, Outcome, Refusal, STEPS_MAX, Step};
 pub use claim::{Claim, Claimed};
@@ -46,3 +47,4 @@ pub use late::Late;
 pub use sealed::SealKeys;
 pub use settings::{Durability, Limits, Place, Servers, Settings};
 pub use store::{Facts, Kind, Pending, Scan, Store, Warning, open};
+pub use window::{Taken, Window};

@@ -65,7 +65,7 @@ impl Shared {
     }
 
     async fn seated(self: &Arc<Self>, hello: Hello) -> Result<Welcome, Refusal> {
-        if !self.has_room() {
+        if !self.has_room() || !self.have_room_together() {
             self.totals.sessions_refused.inc();
             return Err(busy("no room for another session, try again later"));
         }
@@ -83,7 +83,15 @@ impl Shared {
         Ok(Welcome { seat, result })
     }
 
-    /// Whether another session may begin here.
+    /// Whether a new session is within what all nodes may have together. One that comes back to another node is let in
+    /// without this: what the nodes know of one another is some seconds old, and it was counted when it began.
+    fn have_room_together(&self) -> bool {
+        let elsewhere = self.keeper.as_ref().map_or(0, |keeper| keeper.nodes().sessions_elsewhere());
+        let elsewhere = usize::try_from(elsewhere).unwrap_or(usize::MAX);
+        self.sessions.read().len().saturating_add(elsewhere) < self.setup.limits.sessions_max
+    }
+
+    /// Whether another session may be here.
     pub(super) fn has_room(&self) -> bool {
         !self.draining.load(Ordering::Relaxed) && self.sessions.read().len() < self.setup.limits.sessions_max
     }
@@ -189,6 +197,14 @@ impl Shared {
     /// From here on its client can name it.
     pub(super) fn publish(&self, seat: &Arc<LegacySeat>) {
         self.sessions.write().insert(seat.id.as_str().into(), seat.clone());
+        self.tell_how_many();
+    }
+
+    /// Has the other nodes told how many sessions there are here.
+    pub(super) fn tell_how_many(&self) {
+        if let Some(keeper) = &self.keeper {
+            keeper.nodes().count(self.sessions.read().len() as u64);
+        }
     }
 
     pub(super) fn way(self: &Arc<Self>, entry: &Arc<Entry>, hello: &Hello) -> (Way, Arc<Ear>) {

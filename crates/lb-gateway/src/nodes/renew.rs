@@ -30,7 +30,7 @@ pub(super) async fn run(member: Weak<Membership>, joined: Instant, tasks: Tasks)
         let renewed = tokio::select! {
             () = tasks.stopping() => return,
             () = left.cancelled() => return,
-            renewed = member.renew(began.saturating_duration_since(due)) => renewed,
+            renewed = member.renew_and_look(began.saturating_duration_since(due)) => renewed,
         };
         match renewed {
             Ok(()) => {
@@ -47,6 +47,12 @@ pub(super) async fn run(member: Weak<Membership>, joined: Instant, tasks: Tasks)
 }
 
 impl Membership {
+    async fn renew_and_look(&self, late: Duration) -> Result<(), Error> {
+        self.renew(late).await?;
+        self.look_around().await;
+        Ok(())
+    }
+
     /// Says once that this node lives. `late` is how long ago that was due.
     pub(super) async fn renew(&self, late: Duration) -> Result<(), Error> {
         let mut written = self.written.lock().await;

@@ -298,3 +298,46 @@ async fn the_only_process_of_a_store_writes_nothing_and_finds_nobody() {
     alone.leave().await;
     assert!(Membership::list(&*store).await.expect("an answer").is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn each_node_knows_how_many_sessions_the_other_live_ones_have() {
+    let (store, tasks) = (memory().await, Tasks::default());
+    let (a, b) = (join(&store, "a", &tasks).await, join(&store, "b", &tasks).await);
+    a.report(5, 0);
+    b.report(7, 0);
+    sleep(RENEW_EVERY * 2 + A_LITTLE).await;
+    assert_eq!((a.sessions_elsewhere(), b.sessions_elsewhere()), (7, 5));
+    let c = join(&store, "c", &tasks).await;
+    assert_eq!(c.sessions_elsewhere(), 12, "from the start");
+    c.report(100, 0);
+    sleep(RENEW_EVERY * 2 + A_LITTLE).await;
+    assert_eq!((a.sessions_elsewhere(), b.sessions_elsewhere()), (107, 105));
+    c.leave().await;
+    drop(b);
+    sleep(LEASE + RENEW_EVERY * 2).await;
+    assert_eq!(a.sessions_elsewhere(), 0);
+    let list = Key::parse("nodes").expect("a key");
+    assert_eq!(store.get(&list).await.expect("an answer"), Some("a".into()), "the dead are not asked for any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_of_nodes_that_is_lost_or_rubbish_is_made_anew_and_what_was_known_counts_meanwhile() {
+    let (shaky, tasks) = (Shaky::new().await, Tasks::default());
+    let store: Arc<dyn Store> = shaky.clone();
+    let (a, b) = (join(&store, "a", &tasks).await, join(&store, "b", &tasks).await);
+    b.report(7, 0);
+    let list = Key::parse("nodes").expect("a key");
+    for rubbish in [&b"}{ \xff"[..], b"  a a } x", b""] {
+        store.set(&list, rubbish, LEASE).await.expect("an answer");
+        sleep(RENEW_EVERY * 3 + A_LITTLE).await;
+        assert_eq!(a.sessions_elsewhere(), 7, "{rubbish:?}");
+        assert_eq!(store.get(&list).await.expect("an answer"), Some("a b".into()), "{rubbish:?}");
+    }
+    shaky.away.store(true, Ordering::SeqCst);
+    sleep(LEASE * 2).await;
+    assert_eq!(a.sessions_elsewhere(), 7);
+    shaky.away.store(false, Ordering::SeqCst);
+    shaky.empty().await;
+    sleep(RENEW_EVERY * 4).await;
+    assert_eq!((a.sessions_elsewhere(), b.sessions_elsewhere()), (7, 0));
+}

@@ -94,3 +94,20 @@ async fn a_session_that_was_ended_elsewhere_is_nowhere() {
     assert!(b.seat(&id).await.is_none());
     assert_eq!(keys(&store).await.len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_nodes_have_as_many_sessions_together_as_there_may_be() {
+    let store = memory().await;
+    let (a, b) = (Node { sessions_max: 3, ..A }.start(&store).await, Node { sessions_max: 3, ..B }.start(&store).await);
+    let (first, _) = (a.begin().await, a.begin().await);
+    // The count of A is told with its next renewal, and B hears of it with its own.
+    tokio::time::sleep(LAPSE).await;
+    b.begin().await;
+    assert!(b.try_begin().await.is_err_and(|refusal| refusal.busy), "three are all there may be");
+    a.crash();
+    tokio::time::sleep(LAPSE + Duration::from_secs(4)).await;
+    // What is dead counts no more, and what it had may come back.
+    assert!(b.seat(&first).await.is_some());
+    b.begin().await;
+    assert!(b.try_begin().await.is_err());
+}
