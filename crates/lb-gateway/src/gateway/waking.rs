@@ -192,7 +192,7 @@ impl Shared {
                 return Err(error);
             }
         };
-        let Asleep { head, head_kept, kept, tasks, events, told } = asleep;
+        let Asleep { head, head_kept, kept, tasks, events, told, recorded } = asleep;
         let session = match kept {
             Some(kept) => {
                 let (now, how) = (self.clock.now(), Return { why: "Node lost", may_miss });
@@ -208,7 +208,8 @@ impl Shared {
             }
             None => None,
         };
-        let make = |source| Writing::taken_over(id, keys, (head_kept, owner), source, (tasks, events, told.clone()));
+        let there = (tasks, events, told.clone(), recorded);
+        let make = |source| Writing::taken_over(id, keys, (head_kept, owner), source, there);
         let Some((seat, entry)) = self.seat_again(id, &head, session, |way| {
             way.was_told(told.as_ref());
             Arc::new(make(way.source()))

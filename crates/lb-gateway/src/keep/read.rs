@@ -1,6 +1,7 @@
 //! A session as it was written, read back.
 
 use bytes::Bytes;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use lb_session::{Kept, Ulid};
 use lb_store::{Error, Store};
 use lb_wire::Raw;
@@ -12,6 +13,8 @@ use super::write::Log;
 
 /// Events that are read at once.
 const PAGE: usize = 512;
+/// Tasks that are read at once.
+const TASKS_AT_ONCE: usize = 16;
 
 /// A session as it was written.
 #[derive(Debug)]
@@ -26,6 +29,8 @@ pub(crate) struct Asleep {
     pub(crate) events: Log,
     /// What its only server was told.
     pub(crate) told: Option<Raw>,
+    /// Whether there is more of it than its head.
+    pub(crate) recorded: bool,
 }
 
 /// What is found of a session.
@@ -53,33 +58,38 @@ pub(crate) async fn read(store: &dyn Store, keys: &Keys) -> Result<Found<Asleep>
     let unreadable = |key: &lb_store::Key| Ok(Found::Unreadable(key.clone()));
     let Some(head_kept) = raw(head) else { return unreadable(&keys.head) };
     let Some(head) = Head::read(&head_kept) else { return unreadable(&keys.head) };
-    let record = match store.get(&keys.record).await? {
-        Some(record) => match read_record(record) {
-            Some(record) => record,
-            None => return unreadable(&keys.record),
-        },
-        None => Record::default(),
+    let record = store.get(&keys.record).await?;
+    let recorded = record.is_some();
+    let Some(record) = record.map_or_else(|| Some(Record::default()), read_record) else {
+        return unreadable(&keys.record);
     };
     let mut asleep =
-        Asleep { head, head_kept, kept: None, tasks: Vec::new(), events: Log::default(), told: record.told };
+        Asleep { head, head_kept, kept: None, tasks: Vec::new(), events: Log::default(), told: record.told, recorded };
     if let Some(session) = record.session {
         let Ok(named) = Kept::tasks_of(&session) else { return unreadable(&keys.record) };
-        let mut tasks = Vec::with_capacity(named.len());
-        for id in &named {
-            let key = keys.task(*id)?;
-            match store.get(&key).await?.map(raw) {
-                Some(Some(task)) => tasks.push(task),
-                // One that is gone is forgotten, one that is damaged takes nothing else with it.
-                Some(None) => tracing::error!(%key, "store_record_unreadable"),
-                None => {}
-            }
-        }
+        let tasks = read_tasks(store, keys, &named).await?;
         asleep.tasks = named;
         let (events, log) = read_events(store, keys, record.events_base).await?;
         asleep.events = log;
         asleep.kept = Some(Kept { record: session, events, tasks });
     }
     Ok(Found::It(asleep))
+}
+
+async fn read_tasks(store: &dyn Store, keys: &Keys, named: &[Ulid]) -> Result<Vec<Raw>, Error> {
+    let names = named.iter().map(|id| keys.task(*id)).collect::<Result<Vec<_>, _>>()?;
+    let reading: Vec<_> = names.iter().map(|key| store.get(key)).collect();
+    let read: Vec<Option<Bytes>> = stream::iter(reading).buffered(TASKS_AT_ONCE).try_collect().await?;
+    let mut tasks = Vec::with_capacity(read.len());
+    for (key, task) in names.iter().zip(read) {
+        match task.map(raw) {
+            Some(Some(task)) => tasks.push(task),
+            // One that is gone is forgotten, one that is damaged takes nothing else with it.
+            Some(None) => tracing::error!(%key, "store_record_unreadable"),
+            None => {}
+        }
+    }
+    Ok(tasks)
 }
 
 /// The events of the log since it was last written anew, by number.

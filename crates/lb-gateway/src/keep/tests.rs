@@ -360,6 +360,29 @@ async fn a_session_rests_when_nothing_goes_on_and_comes_back_whole() {
     assert_eq!(owner(&store, &quiet).await, "2 alone 1");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_session_is_kept_for_as_long_as_it_is_used_and_no_longer() {
+    let store = memory().await;
+    let process = ALONE.start(&store).await;
+    let id = process.begin().await;
+    let live = process.live(&id).await;
+    tell(&live, 1);
+    let task = promote(&live);
+    live.cell().with(|session| session.task_completed(task, Raw::from_static("[1]"), live.now()));
+    drop(live);
+    for _ in 0..4 {
+        tokio::time::sleep(TTL - Duration::from_secs(300)).await;
+        let live = process.live(&id).await;
+        assert!(0 < waiting(&live));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let all = keys(&store).await;
+    assert_eq!(all.len(), 5, "owner, head, record, events and the task: {all:?}");
+    tokio::time::sleep(TTL + Duration::from_secs(300)).await;
+    assert_eq!(keys(&store).await, Vec::<String>::new());
+    assert!(process.seat(&id).await.is_none());
+}
+
 #[tokio::test]
 async fn what_is_written_by_itself_needs_nobody_to_ask() {
     let store = memory().await;

@@ -94,8 +94,10 @@ pub(super) struct State {
 pub(crate) struct Log {
     /// What is added to a number to give its position.
     pub(crate) base: u64,
-    /// The last position that was written.
+    /// The last position that was written, as far as the store has said.
     pub(crate) last: u64,
+    /// The last position that the store was given: it may have written that without a word.
+    given: u64,
     /// How many entries there are.
     pub(crate) entries: u64,
     /// How many were added since it was last trimmed.
@@ -104,7 +106,7 @@ pub(crate) struct Log {
 
 impl Log {
     pub(crate) fn new(base: u64, last: u64, entries: u64) -> Self {
-        Self { base, last: last.max(base), entries, appended: 0 }
+        Self { base, last: last.max(base), given: 0, entries, appended: 0 }
     }
 }
 
@@ -162,10 +164,10 @@ impl Writing {
         keys: Keys,
         (head, owner): (Raw, Owner),
         source: Source,
-        (tasks, events, told): (Vec<Ulid>, Log, Option<Raw>),
+        (tasks, events, told, recorded): (Vec<Ulid>, Log, Option<Raw>, bool),
     ) -> Self {
         let tasks = tasks.into_iter().collect();
-        let state = State { tasks, events, told, recorded: true, ..State::of(owner) };
+        let state = State { tasks, events, told, recorded, ..State::of(owner) };
         Self::with(id, keys, head, source, state)
     }
 
@@ -269,6 +271,7 @@ impl Writing {
             let (owner, pieces_max) = (state.owner.value(), if state.narrow { 1 } else { usize::MAX });
             let packing = Packing { keys: &self.keys, owner, tasks: &state.tasks, ttl: keeper.ttl(), pieces_max };
             let Some(packed) = packing.next(&state.pieces, state.recorded)? else { break };
+            state.events.given = state.events.given.max(packed.last.unwrap_or_default());
             match keeper.store().apply(packed.batch.clone()).await {
                 Ok(Applied::Done(outcomes)) => state.done(&packed, &outcomes),
                 // A batch that was done without an answer.
@@ -305,7 +308,7 @@ impl Writing {
         let anew = std::mem::take(&mut state.anew) || EVENTS_NEAR <= state.events.entries;
         if anew {
             state.pieces.push_back(Piece::Head(self.head.clone()));
-            state.events.base = state.events.last;
+            state.events.base = state.events.last.max(state.events.given);
             state.told = None;
             cell.iter().for_each(|cell| cell.with(Session::keep));
         }
@@ -427,7 +430,7 @@ impl State {
     /// Forgets what waits: everything is written again.
     pub(super) fn start_anew(&mut self) {
         self.pieces.clear();
-        self.anew = true;
+        (self.anew, self.recorded) = (true, false);
     }
 
     /// Forgets what waits: nothing is written any more.

@@ -127,7 +127,10 @@ async fn a_batch_that_was_done_without_an_answer_is_not_done_twice() {
         assert!(!first.keeper().write_marked().await, "round {round}");
         while !first.keeper().write_marked().await {}
     }
-    assert_eq!(store.range(&key(&id, "events"), 0, 99).await.expect("an answer").len(), 12, "nothing was written anew");
+    assert_eq!(store.range(&key(&id, "events"), 0, 99).await.expect("an answer").len(), 12);
+    let record = inner.get(&key(&id, "record")).await.expect("an answer").expect("a record");
+    let record: serde_json::Value = serde_json::from_slice(&record).expect("JSON");
+    assert_eq!(record["events"], 0, "the log did not begin anew");
     assert_eq!(owner(&inner, &id).await, "1 alone 1");
     first.stop().await;
     let second = Node { boot: "2", ..ALONE }.start(&inner).await;
@@ -264,4 +267,39 @@ async fn an_old_event_outlives_thousands_that_came_after_it() {
     assert_eq!(waiting(&back), 101, "one, and as many notifications as are kept");
     let first = back.cell().with(|session| session.events.take(&Filter::All, 1, usize::MAX));
     assert_eq!(first.events[0].seq, 1);
+}
+
+#[tokio::test]
+async fn what_was_written_without_a_word_is_not_taken_for_what_is_written_anew() {
+    let (shaky, inner, store) = shaky().await;
+    let first = by_hand(&store).await;
+    let id = first.begin().await;
+    let live = first.live(&id).await;
+    first.written().await;
+    tell(&live, 3);
+    shaky.mute.store(1, Ordering::SeqCst);
+    assert!(!first.keeper().write_marked().await, "the events are there, and nobody said so");
+    live.cell().with(|session| session.set_timer(TTL, "later", false, live.now())).expect("set");
+    inner.delete(&key(&id, "owner")).await.expect("gone");
+    while !first.keeper().write_marked().await {}
+    first.crash();
+    let second = Node { boot: "2", ..ALONE }.start(&inner).await;
+    let back = second.live(&id).await;
+    assert_eq!(back.cell().with(|session| session.timers(false).count()), 1);
+    assert_eq!(waiting(&back), 3);
+}
+
+#[tokio::test]
+async fn a_session_of_which_nothing_but_its_beginning_was_written_is_a_session() {
+    let store = memory().await;
+    let first = by_hand(&store).await;
+    let id = first.begin().await;
+    first.written().await;
+    first.crash();
+    store.delete(&key(&id, "record")).await.expect("gone");
+    let second = Node { boot: "2", ..ALONE }.start(&store).await;
+    tell(&second.live(&id).await, 1);
+    second.stop().await;
+    let third = Node { boot: "3", ..ALONE }.start(&store).await;
+    assert_eq!(waiting(&third.live(&id).await), 1);
 }
