@@ -22,9 +22,6 @@ use crate::run::Failure;
 /// How long a process that starts beside an old one waits for its folder.
 const PATIENCE: Duration = Duration::from_secs(35);
 
-/// The time for which a session is kept is counted anew at most so often.
-const TOUCHED_EVERY: Duration = Duration::from_secs(30);
-
 /// A store, opened or being opened.
 pub struct Opened {
     /// The store.
@@ -141,7 +138,7 @@ impl Opened {
             store,
             nodes,
             gather: gather(durability),
-            ttl: kept_for(settings.session_ttl),
+            ttl: settings.session_ttl,
             shared,
             wait_for_streams: shared && durability != Durability::None,
         };
@@ -153,7 +150,10 @@ impl Opened {
 impl Kept {
     /// Lets go of the store, so that another process can have it.
     pub fn close(self) -> BoxFuture<'static, ()> {
-        Box::pin(async move { self.keeping.nodes.leave().await })
+        Box::pin(async move {
+            self.keeping.nodes.leave().await;
+            self.keeping.store.close().await;
+        })
     }
 }
 
@@ -175,11 +175,6 @@ fn gather(durability: Durability) -> Duration {
         Durability::Batch => Duration::from_millis(10),
         Durability::Event => Duration::ZERO,
     }
-}
-
-/// A client that comes back a little late should find out from us that its session is over.
-fn kept_for(session_ttl: Duration) -> Duration {
-    session_ttl.saturating_add(TOUCHED_EVERY)
 }
 
 /// Why a folder is not used.

@@ -38,6 +38,8 @@ pub(crate) use self::write::{Ended, Source, Writing, Wrote};
 use crate::clock::sleep_until;
 use crate::nodes::{Membership, NodeName};
 
+/// How often the lifetime of what is kept begins anew, at most.
+const TOUCH_EVERY_MAX: Duration = Duration::from_secs(30);
 /// Sessions that are written at once.
 const AT_ONCE: usize = 16;
 /// The wait before a store that failed is tried again, at first and at most.
@@ -121,7 +123,12 @@ impl Keeper {
     }
 
     pub(crate) fn ttl(&self) -> Duration {
-        self.keeping.ttl
+        self.keeping.ttl.saturating_add(self.touch_every())
+    }
+
+    /// How often the lifetime of what is kept of a session begins anew while the session is used, at most.
+    pub(crate) fn touch_every(&self) -> Duration {
+        (self.keeping.ttl / 8).clamp(Duration::from_secs(1), TOUCH_EVERY_MAX)
     }
 
     /// Whether a client is told its session only when that is written.

@@ -8,6 +8,7 @@ mod card;
 mod lease;
 mod others;
 mod renew;
+mod settling;
 
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,9 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::card::{About, NodeInfo, NodeName, NodeStore};
 use self::lease::Lease;
+use self::settling::Trouble;
+#[cfg(test)]
+pub(crate) use self::settling::settled;
 
 /// How long a node counts as alive after it last said so.
 pub const LEASE: Duration = Duration::from_secs(10);
@@ -55,6 +59,7 @@ pub struct Membership {
     streams: AtomicU64,
     /// How many sessions the others have.
     elsewhere: AtomicU64,
+    trouble: Trouble,
     found: Mutex<HashMap<NodeName, Found>>,
     /// Rings when something is to be told at once.
     bell: Arc<Notify>,
@@ -88,6 +93,7 @@ impl Membership {
     pub async fn join(store: Arc<dyn Store>, node: About, tasks: &Tasks) -> Result<Arc<Self>, Error> {
         let began = Instant::now();
         let member = Arc::new(Self::new(store, node, Lease::new(began))?);
+        member.settle(false).await?;
         member.renew(Duration::ZERO).await?;
         member.look_around().await;
         tasks.spawn(renew::run(Arc::downgrade(&member), began, tasks.clone()));
@@ -118,6 +124,7 @@ impl Membership {
             sessions: AtomicU64::new(0),
             streams: AtomicU64::new(0),
             elsewhere: AtomicU64::new(0),
+            trouble: Trouble::default(),
             found: Mutex::default(),
             bell: Arc::default(),
             left: CancellationToken::new(),
@@ -145,7 +152,15 @@ impl Membership {
         // What could not have joined does not live.
         let Ok(key) = key_of(&node.id) else { return Ok(None) };
         let kept = self.store.get(&key).await?;
-        let Some(info) = kept.and_then(NodeInfo::read).filter(|info| info.boot == node.boot) else { return Ok(None) };
+        let info = match kept.and_then(NodeInfo::read) {
+            Some(info) if info.boot == node.boot => info,
+            // It lives on in another life.
+            Some(_) => return Ok(None),
+            None => {
+                self.may_be_dead().await?;
+                return Ok(None);
+            }
+        };
         let Some(url) = info.url else {
             return Err(Error::WrongShape("the node that has it told no address: start it with --node-url"));
         };

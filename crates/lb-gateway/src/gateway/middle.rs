@@ -45,7 +45,7 @@ impl Middle for Gateway {
             live.touch();
         }
         if let (Some(kept), Some(keeper)) = (&seat.kept, &self.0.keeper)
-            && kept.touch(self.0.now())
+            && kept.touch(keeper, self.0.now())
         {
             keeper.mark(&seat.id);
         }

@@ -14,7 +14,7 @@ use crate::seat::LegacySeat;
 /// After what time of no use a session is written out and let go of.
 const REST_AFTER: Duration = Duration::from_secs(60);
 /// How often it is looked for such sessions.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_secs(3);
 
 impl Shared {
     /// A session belongs to somebody else: it is dropped here, and nothing of it is written.
@@ -75,7 +75,7 @@ impl Shared {
             if !seat.can_rest() {
                 seat.busy.store(now, Ordering::Relaxed);
                 // What goes on here shall not expire there, even if its client never says a word.
-                if kept.touch(now) {
+                if kept.touch(keeper, now) {
                     keeper.mark(&seat.id);
                 }
             }

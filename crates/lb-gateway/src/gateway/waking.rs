@@ -218,7 +218,7 @@ impl Shared {
         };
         if let Some(kept) = &seat.kept {
             kept.set_verified(generation);
-            kept.touch(self.now());
+            kept.touch(keeper, self.now());
             keeper.begin(kept);
         }
         self.publish(&seat);

@@ -36,7 +36,8 @@ impl Surface for Bare {
 }
 
 async fn memory() -> Arc<dyn Store> {
-    lb_store::open(&Settings::parse("memory").expect("a store")).await.expect("a store")
+    let store = lb_store::open(&Settings::parse("memory").expect("a store")).await.expect("a store");
+    crate::nodes::settled(store).await
 }
 
 /// A process, as long as it is not dropped.

@@ -25,8 +25,6 @@ const EVENTS_NEAR: u64 = 4_096;
 const TRIM_EVERY: u64 = 256;
 /// Times that one write begins again because what it found was not what was written last.
 const ROUNDS_MAX: usize = 16;
-/// How often everything that is kept of a session is given its full lifetime again.
-const TOUCH_EVERY: Duration = Duration::from_secs(30);
 
 /// One session that is awake here, as it is written.
 #[derive(Debug)]
@@ -197,9 +195,9 @@ impl Writing {
     }
 
     /// It is used, at this second. True when that is to be written: not each time.
-    pub(crate) fn touch(&self, now: u64) -> bool {
+    pub(crate) fn touch(&self, keeper: &Keeper, now: u64) -> bool {
         let last = self.touched.load(Ordering::Relaxed);
-        let due = last + TOUCH_EVERY.as_secs() <= now;
+        let due = last + keeper.touch_every().as_secs() <= now;
         let ours = due && self.touched.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         ours && !self.touch.swap(true, Ordering::Relaxed)
     }

@@ -17,7 +17,7 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_
 pub(super) async fn run(member: Weak<Membership>, joined: Instant, tasks: Tasks) {
     let Some((bell, left)) = member.upgrade().map(|member| (member.bell.clone(), member.left.clone())) else { return };
     let mut due = joined + RENEW_EVERY;
-    let (mut wake, mut pause) = (due, RETRY.0);
+    let (mut wake, mut pause, mut is_away) = (due, RETRY.0, false);
     loop {
         tokio::select! {
             () = tasks.stopping() => return,
@@ -34,10 +34,18 @@ pub(super) async fn run(member: Weak<Membership>, joined: Instant, tasks: Tasks)
         };
         match renewed {
             Ok(()) => {
+                if std::mem::take(&mut is_away)
+                    && let Err(error) = member.settle(true).await
+                {
+                    tracing::debug!(%error, "the store is away again");
+                    is_away = true;
+                }
                 due = began + RENEW_EVERY;
                 (wake, pause) = (due, RETRY.0);
             }
             Err(error) => {
+                member.trouble.note();
+                is_away = true;
                 tracing::warn!(%error, node = %member.me.id, "the node could not say that it lives, and tries again");
                 wake = Instant::now() + pause.mul_f64(rand::random_range(0.5..1.0));
                 pause = (pause * 2).min(RETRY.1);
@@ -70,6 +78,7 @@ impl Membership {
                 // It has expired, or the store came back empty, or an answer of it was lost.
                 if !self.is_there().await? {
                     self.lease.lost();
+                    self.trouble.note();
                 }
                 self.store.set(&self.key, value.clone(), LEASE).await?;
             }

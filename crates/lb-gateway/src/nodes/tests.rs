@@ -21,7 +21,7 @@ impl Shaky {
     }
 
     async fn empty(&self) {
-        let empty = memory().await;
+        let empty = lb_store::open(&Settings::parse("memory").expect("a store")).await.expect("a store");
         *self.inner.lock() = empty;
     }
 
@@ -80,7 +80,8 @@ impl Store for Shaky {
 }
 
 async fn memory() -> Arc<dyn Store> {
-    lb_store::open(&Settings::parse("memory").expect("a store")).await.expect("a store")
+    let store = lb_store::open(&Settings::parse("memory").expect("a store")).await.expect("a store");
+    crate::nodes::settled(store).await
 }
 
 async fn join(store: &Arc<dyn Store>, id: &str, tasks: &Tasks) -> Arc<Membership> {
@@ -340,4 +341,31 @@ async fn a_list_of_nodes_that_is_lost_or_rubbish_is_made_anew_and_what_was_known
     shaky.empty().await;
     sleep(RENEW_EVERY * 4).await;
     assert_eq!((a.sessions_elsewhere(), b.sessions_elsewhere()), (7, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_counts_as_dead_right_after_the_store_was_away_or_came_back_empty() {
+    let tasks = Tasks::default();
+    let shaky = Shaky::new().await;
+    let store: Arc<dyn Store> = shaky.clone();
+    let (a, b) = (join(&store, "a", &tasks).await, join(&store, "b", &tasks).await);
+    let gone = About::new(Some("gone"), None, "1").name();
+    assert_eq!(a.find(&gone).await.expect("an answer"), None, "the store has stood for long");
+    shaky.empty().await;
+    assert!(a.find(b.me()).await.is_err() && a.find(&gone).await.is_err(), "it knows nobody, though both live");
+    sleep(RENEW_EVERY * 2).await;
+    assert!(a.find(b.me()).await.expect("an answer").is_some());
+    assert!(a.find(&gone).await.is_err(), "it may not have renewed yet");
+    sleep(LEASE).await;
+    assert_eq!(a.find(&gone).await.expect("an answer"), None);
+    shaky.away.store(true, Ordering::SeqCst);
+    sleep(LEASE * 2).await;
+    shaky.away.store(false, Ordering::SeqCst);
+    assert!(a.find(b.me()).await.is_err(), "nobody could renew");
+    sleep(RENEW_EVERY).await;
+    assert!(a.find(b.me()).await.expect("an answer").is_some() && a.find(&gone).await.is_err());
+    let late = join(&store, "late", &tasks).await;
+    assert!(late.find(&gone).await.is_err(), "others tell whoever comes now");
+    sleep(LEASE).await;
+    assert_eq!(late.find(&gone).await.expect("an answer"), None);
 }

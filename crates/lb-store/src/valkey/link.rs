@@ -210,7 +210,8 @@ impl Link {
                 let connection = Connection { number: state.made, wire, closed };
                 state.connection = Some(connection.clone());
                 if let Some(away) = state.away.take() {
-                    tracing::info!(since = ?away.since, tries = away.tries, "the store is back");
+                    let seconds = away.since.elapsed().unwrap_or_default().as_secs_f64();
+                    tracing::info!(seconds, tries = away.tries, "the store is back");
                 }
                 return Ok(connection);
             }
