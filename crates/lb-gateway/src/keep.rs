@@ -12,6 +12,7 @@ mod owner;
 mod pieces;
 mod read;
 mod record;
+mod streams;
 mod write;
 
 #[cfg(test)]
@@ -79,6 +80,8 @@ pub(crate) struct Keeper {
     keeping: Keeping,
     marked: Mutex<HashSet<Box<str>>>,
     bell: Notify,
+    /// What is marked is not to gather for long.
+    hurry: Notify,
     /// What is being written of each session that is awake.
     writing: Mutex<HashMap<Box<str>, Arc<Writing>>>,
     /// Held while what is marked is written.
@@ -98,9 +101,10 @@ pub(crate) struct Keeper {
 impl Keeper {
     pub(crate) fn new(keeping: Keeping) -> Arc<Self> {
         let (marked, writing, pass, waiting, claimed) = Default::default();
-        let (bell, finishing, stopped) = (Notify::new(), CancellationToken::new(), AtomicBool::new(false));
+        let (bell, hurry) = (Notify::new(), Notify::new());
+        let (finishing, stopped) = (CancellationToken::new(), AtomicBool::new(false));
         let lost = OnceLock::new();
-        Arc::new(Self { keeping, marked, bell, writing, pass, waiting, finishing, stopped, lost, claimed })
+        Arc::new(Self { keeping, marked, bell, hurry, writing, pass, waiting, finishing, stopped, lost, claimed })
     }
 
     /// Who hears of sessions that belong to somebody else: they are to be dropped without another word to the store.
@@ -239,7 +243,7 @@ impl Keeper {
         let mut again = None;
         loop {
             tokio::select! {
-                () = self.bell.notified() => tokio::time::sleep(self.keeping.gather).await,
+                () = self.bell.notified() => self.gather().await,
                 () = sleep_until(again) => {}
                 () = self.finishing.cancelled() => return,
             }
@@ -248,6 +252,14 @@ impl Keeper {
                 () = self.finishing.cancelled() => return,
             };
             again = passed.map(|wait| Instant::now() + wait);
+        }
+    }
+
+    /// Lets changes gather, unless somebody waits for them.
+    async fn gather(&self) {
+        tokio::select! {
+            () = tokio::time::sleep(self.keeping.gather) => {}
+            () = self.hurry.notified() => {}
         }
     }
 

@@ -22,7 +22,7 @@ use lb_wire::{Id, Line};
 
 use self::journal::Journal;
 pub use self::journal::StreamsDelta;
-pub use self::restore::Unreadable;
+pub use self::restore::{Unreadable, without_line};
 use self::ring::{Event, Ring};
 pub use self::shared::{Bell, Clock, SharedStreams, system_clock};
 pub use self::store::Store;

@@ -7,6 +7,7 @@ use lb_backend::{ConnectError, Dismissal, Wish};
 use lb_exchange::{
     Caller, Cancel, Desk, ErrorBody, Feed, Hello, Isolation, Mount, Refusal, Seat as _, SessionId, Welcome,
 };
+use lb_session::streams::SharedStreams;
 use lb_telemetry::Outcome;
 use lb_wire::Raw;
 use lb_wire::revision::code;
@@ -42,6 +43,7 @@ pub(super) struct Seating<'a> {
     pub(super) way: Way,
     pub(super) ear: Arc<Ear>,
     pub(super) watcher: &'a Arc<Watcher>,
+    pub(super) streams: SharedStreams,
     pub(super) kept: Option<Arc<Writing>>,
 }
 
@@ -144,7 +146,8 @@ impl Shared {
         };
         let (id, caller) = (SessionId::random(), Arc::new(hello.caller));
         let kept = self.writing(&id, head, way.source());
-        let seat = self.make_seat(Seating { id, mount: hello.mount, caller, way, ear, watcher: &entry.watcher, kept });
+        let (mount, watcher, streams) = (hello.mount, &entry.watcher, self.stored.session());
+        let seat = self.make_seat(Seating { id, mount, caller, way, ear, watcher, streams, kept });
         Ok(Seated { seat, result, entry: Some(entry) })
     }
 
@@ -167,19 +170,25 @@ impl Shared {
         let result = reception::greeting(&surface.introduction(), caller.revision);
         let (ear, way) = (Arc::new(Ear::new(Feed::default())), Way::Surface(live, surface));
         let kept = self.writing(&id, head, way.source());
-        let watcher = &self.totals.own;
-        let seat = self.make_seat(Seating { id, mount: hello.mount, caller, way, ear, watcher, kept });
+        let (mount, watcher, streams) = (hello.mount, &self.totals.own, self.stored.session());
+        let seat = self.make_seat(Seating { id, mount, caller, way, ear, watcher, streams, kept });
         Seated { seat, result, entry: None }
     }
 
     /// A seat that nobody can name yet.
     pub(super) fn make_seat(self: &Arc<Self>, seating: Seating<'_>) -> Arc<LegacySeat> {
-        let Seating { id, mount, caller, way, ear, watcher, kept } = seating;
+        let Seating { id, mount, caller, way, ear, watcher, streams, kept } = seating;
+        let desk = Desk::default();
+        if let (Some(keeper), Some(kept)) = (&self.keeper, &kept) {
+            // Every ask that was sent is an event of a stream.
+            desk.asked_before(streams.events_ever());
+            kept.keep_streams(keeper, &streams);
+        }
         Arc::new(LegacySeat {
             id,
             mount,
-            desk: Desk::default(),
-            streams: self.stored.session(),
+            desk,
+            streams,
             ear,
             way,
             gateway: Arc::downgrade(self),

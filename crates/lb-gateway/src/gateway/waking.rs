@@ -6,8 +6,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use lb_exchange::{BoxFuture, Feed, Hello, Place, SessionId};
+use lb_session::streams::SharedStreams;
 use lb_session::{Limits, Return, Session, Unreadable};
 use lb_store::{Batch, Error};
+use lb_wire::Raw;
 use tokio::sync::oneshot;
 
 use super::Shared;
@@ -192,7 +194,8 @@ impl Shared {
                 return Err(error);
             }
         };
-        let Asleep { head, head_kept, kept, tasks, events, told, recorded } = asleep;
+        let Asleep { head, head_kept, kept, tasks, events, told, recorded, streams } = asleep;
+        let streams = self.restore_streams(id, streams, may_miss).await;
         let session = match kept {
             Some(kept) => {
                 let (now, how) = (self.clock.now(), Return { why: "Node lost", may_miss });
@@ -210,7 +213,7 @@ impl Shared {
         };
         let there = (tasks, events, told.clone(), recorded);
         let make = |source| Writing::taken_over(id, keys, (head_kept, owner), source, there);
-        let Some((seat, entry)) = self.seat_again(id, &head, session, |way| {
+        let Some((seat, entry)) = self.seat_again(id, &head, (session, streams), |way| {
             way.was_told(told.as_ref());
             Arc::new(make(way.source()))
         }) else {
@@ -234,6 +237,19 @@ impl Shared {
         Ok(Woken::Place(Place::Here))
     }
 
+    /// The streams of a session as they were written. What cannot be read is left out, with all that goes with it.
+    async fn restore_streams(&self, id: &SessionId, entries: Vec<(u64, Raw)>, may_miss: bool) -> SharedStreams {
+        let streams = self.stored.session();
+        let restored = streams.clone();
+        let restore = move || restored.restore(&entries, may_miss);
+        match tokio::task::spawn_blocking(restore).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(session = hash(id.as_str()), %error, "store_record_unreadable"),
+            Err(error) => tracing::error!(session = hash(id.as_str()), %error, "streams cannot be restored"),
+        }
+        streams
+    }
+
     /// Whether what a session was begun with is served here.
     fn leads_somewhere(&self, hello: &Hello) -> bool {
         self.surface(&hello.mount).is_some() || self.entry(&hello.mount, &hello.caller.principal).is_some()
@@ -243,7 +259,7 @@ impl Shared {
         self: &Arc<Self>,
         id: &SessionId,
         head: &Head,
-        session: Option<Session>,
+        (session, streams): (Option<Session>, SharedStreams),
         kept: impl FnOnce(&Way) -> Arc<Writing>,
     ) -> Option<(Arc<LegacySeat>, Option<Arc<Entry>>)> {
         let hello = &head.hello;
@@ -261,7 +277,7 @@ impl Shared {
         };
         let watcher = entry.as_ref().map_or(&self.totals.own, |entry| &entry.watcher);
         let (id, mount, kept) = (id.clone(), hello.mount.clone(), Some(kept(&way)));
-        let seat = self.make_seat(Seating { id, mount, caller, way, ear, watcher, kept });
+        let seat = self.make_seat(Seating { id, mount, caller, way, ear, watcher, streams, kept });
         Some((seat, entry))
     }
 }

@@ -12,6 +12,7 @@ pub(crate) struct Keys {
     pub(crate) head: Key,
     pub(crate) record: Key,
     pub(crate) events: Key,
+    pub(crate) streams: Key,
 }
 
 impl Keys {
@@ -19,8 +20,9 @@ impl Keys {
     pub(crate) fn of(id: &str) -> Result<Self, Error> {
         let name = name_of(id);
         let key = |part: &str| Key::parse(&format!("session:{{{name}}}:{part}"));
-        let (owner, head, record, events) = (key("owner")?, key("head")?, key("record")?, key("events")?);
-        Ok(Self { name, owner, head, record, events })
+        let (owner, head, record) = (key("owner")?, key("head")?, key("record")?);
+        let (events, streams) = (key("events")?, key("streams")?);
+        Ok(Self { name, owner, head, record, events, streams })
     }
 
     /// Of one task.

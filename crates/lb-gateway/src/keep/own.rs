@@ -134,7 +134,7 @@ impl Writing {
     fn erasure(&self, state: &State, expected: Option<bytes::Bytes>, keeper: &Keeper) -> Result<Batch, Error> {
         let keys = &self.keys;
         let batch = Batch::new().when(&keys.owner, expected).set(&keys.owner, state.owner.gone().value(), keeper.ttl());
-        let batch = batch.delete(&keys.head).delete(&keys.record).delete(&keys.events);
+        let batch = batch.delete(&keys.head).delete(&keys.record).delete(&keys.events).delete(&keys.streams);
         state.tasks.iter().try_fold(batch, |batch, id| Ok(batch.delete(&keys.task(*id)?)))
     }
 

@@ -16,6 +16,8 @@ pub(super) const STEPS_MAX: usize = 1_000;
 const BATCH_BYTES: usize = 4 << 20;
 /// Events that a store keeps of one session, those of before it was written anew among them.
 const EVENTS_KEPT: u64 = 8_192;
+/// Entries that a store keeps of the streams of one session: more than there ever are.
+const STREAMS_KEPT: u64 = 65_536;
 
 /// One thing to be written. They are written in order, and what follows from a change ends with a record.
 #[derive(Debug)]
@@ -28,6 +30,10 @@ pub(super) enum Piece {
     Event(u64, Bytes),
     /// Events before this position are not wanted any more.
     Trim(u64),
+    /// An entry of the log of the streams, by its position.
+    Stream(u64, Raw),
+    /// Entries of that log before this position are not wanted any more.
+    StreamsTrim(u64),
     /// Everything is wanted for longer.
     Touch,
     /// What holds of all that came before it.
@@ -39,24 +45,41 @@ impl Piece {
     pub(super) fn held(&self) -> usize {
         match self {
             Self::Event(_, entry) => entry.len(),
-            Self::Record(record) => record.as_bytes().len(),
-            Self::Head(_) | Self::Task(..) | Self::TaskGone(_) | Self::Trim(_) | Self::Touch => 0,
+            Self::Record(raw) | Self::Stream(_, raw) => raw.as_bytes().len(),
+            Self::Head(_) | Self::Task(..) | Self::TaskGone(_) => 0,
+            Self::Trim(_) | Self::StreamsTrim(_) | Self::Touch => 0,
         }
     }
 
     fn bytes(&self) -> usize {
         match self {
             Self::Task(_, task) => task.bytes(),
-            Self::Head(_) | Self::TaskGone(_) | Self::Event(..) | Self::Trim(_) | Self::Touch | Self::Record(_) => {
-                self.held()
-            }
+            Self::Head(_) | Self::TaskGone(_) | Self::Event(..) | Self::Stream(..) => self.held(),
+            Self::Trim(_) | Self::StreamsTrim(_) | Self::Touch | Self::Record(_) => self.held(),
+        }
+    }
+
+    /// The log that it adds to, and where.
+    fn appends(&self) -> Option<(Appended, u64)> {
+        match self {
+            Self::Event(at, _) => Some((Appended::Events, *at)),
+            Self::Stream(at, _) => Some((Appended::Streams, *at)),
+            Self::Head(_) | Self::Task(..) | Self::TaskGone(_) | Self::Record(_) => None,
+            Self::Trim(_) | Self::StreamsTrim(_) | Self::Touch => None,
         }
     }
 
     /// Whether it cannot stand in one batch with others: it touches keys that they touch.
     fn is_alone(&self) -> bool {
-        matches!(self, Self::Trim(_) | Self::Touch)
+        matches!(self, Self::Trim(_) | Self::StreamsTrim(_) | Self::Touch)
     }
+}
+
+/// The logs of a session. A batch adds to one of them, so that it is clear which is not as it was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Appended {
+    Events,
+    Streams,
 }
 
 /// What a batch is made for.
@@ -78,8 +101,8 @@ pub(super) struct Packed {
     pub(super) count: usize,
     /// The steps that find out whether what never changes is still there.
     pub(super) there: Vec<usize>,
-    /// The position of its last event.
-    pub(super) last: Option<u64>,
+    /// The log that it adds to, if any, and the last position there.
+    pub(super) last: Option<(Appended, u64)>,
     steps: usize,
 }
 
@@ -91,7 +114,9 @@ impl Packing<'_> {
         let (mut bytes, mut has_head) = (0, false);
         for piece in pieces {
             let full = self.pieces_max <= packed.count || STEPS_MAX <= packed.steps || BATCH_BYTES <= bytes;
-            if packed.count != 0 && (full || piece.is_alone()) {
+            let logs = packed.last.zip(piece.appends());
+            let mixes = logs.is_some_and(|((log, _), (other, _))| log != other);
+            if packed.count != 0 && (full || mixes || piece.is_alone()) {
                 break;
             }
             has_head |= matches!(piece, Piece::Head(_));
@@ -105,23 +130,23 @@ impl Packing<'_> {
     }
 
     fn add(&self, packed: Packed, piece: &Piece, has_head: bool, recorded: bool) -> Result<Packed, Error> {
-        let Packed { batch, count, mut there, mut last, mut steps } = packed;
+        let Packed { batch, count, mut there, last, mut steps } = packed;
+        let last = piece.appends().or(last);
         let (keys, ttl) = (self.keys, self.ttl);
         let batch = match piece {
             Piece::Head(head) => batch.set(&keys.head, head.bytes().clone(), ttl),
             Piece::Task(id, task) => batch.set(&keys.task(*id)?, task.compose().bytes().clone(), ttl),
             Piece::TaskGone(id) => batch.delete(&keys.task(*id)?),
-            Piece::Event(at, entry) => {
-                last = Some(*at);
-                batch.append(&keys.events, *at, entry.clone(), EVENTS_KEPT, ttl)
-            }
+            Piece::Event(at, entry) => batch.append(&keys.events, *at, entry.clone(), EVENTS_KEPT, ttl),
             Piece::Trim(before) => batch.trim(&keys.events, *before),
+            Piece::Stream(at, entry) => batch.append(&keys.streams, *at, entry.bytes().clone(), STREAMS_KEPT, ttl),
+            Piece::StreamsTrim(before) => batch.trim(&keys.streams, *before),
             Piece::Touch => {
                 there.push(steps);
                 there.extend(recorded.then_some(steps + 1));
                 let all = batch.expire(&keys.head, ttl).expire(&keys.record, ttl);
-                let all = all.expire(&keys.owner, ttl).expire(&keys.events, ttl);
-                steps += 3;
+                let all = all.expire(&keys.owner, ttl).expire(&keys.events, ttl).expire(&keys.streams, ttl);
+                steps += 4;
                 self.tasks.iter().take(STEPS_MAX).try_fold(all, |all, id| Ok(all.expire(&keys.task(*id)?, ttl)))?
             }
             Piece::Record(record) => {

@@ -31,6 +31,8 @@ pub(crate) struct Asleep {
     pub(crate) told: Option<Raw>,
     /// Whether there is more of it than its head.
     pub(crate) recorded: bool,
+    /// The log of its streams.
+    pub(crate) streams: Vec<(u64, Raw)>,
 }
 
 /// What is found of a session.
@@ -63,8 +65,9 @@ pub(crate) async fn read(store: &dyn Store, keys: &Keys) -> Result<Found<Asleep>
     let Some(record) = record.map_or_else(|| Some(Record::default()), read_record) else {
         return unreadable(&keys.record);
     };
-    let mut asleep =
-        Asleep { head, head_kept, kept: None, tasks: Vec::new(), events: Log::default(), told: record.told, recorded };
+    let streams = read_streams(store, keys).await?;
+    let (kept, tasks, events, told) = (None, Vec::new(), Log::default(), record.told);
+    let mut asleep = Asleep { head, head_kept, kept, tasks, events, told, recorded, streams };
     if let Some(session) = record.session {
         let Ok(named) = Kept::tasks_of(&session) else { return unreadable(&keys.record) };
         let tasks = read_tasks(store, keys, &named).await?;
@@ -104,6 +107,20 @@ async fn read_events(store: &dyn Store, keys: &Keys, base: u64) -> Result<(Vec<(
         events.extend(fresh.filter_map(|(at, entry)| Some((at - base, raw(entry)?))));
         if is_last {
             return Ok((events, Log::new(base, last, entries)));
+        }
+    }
+}
+
+/// The log of the streams. An entry that is damaged is there as nothing, so that it is seen.
+async fn read_streams(store: &dyn Store, keys: &Keys) -> Result<Vec<(u64, Raw)>, Error> {
+    let (mut entries, mut last) = (Vec::<(u64, Raw)>::new(), 0);
+    loop {
+        let page = store.range(&keys.streams, last, PAGE).await?;
+        let is_last = page.len() < PAGE;
+        last = page.last().map_or(last, |(at, _)| *at);
+        entries.extend(page.into_iter().map(|(at, entry)| (at, raw(entry).unwrap_or(Raw::from_static("null")))));
+        if is_last {
+            return Ok(entries);
         }
     }
 }

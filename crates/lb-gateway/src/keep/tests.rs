@@ -1,5 +1,6 @@
 mod cluster;
 mod store;
+mod streams;
 
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
@@ -75,7 +76,7 @@ impl Node<'_> {
             gather: Duration::from_millis(1),
             ttl: TTL,
             shared: self.shared,
-            wait_for_streams: false,
+            wait_for_streams: self.shared,
         };
         let limits = Limits { sessions_max: self.sessions_max, ..Limits::default() };
         let setup = Setup { tools: Some(Arc::new(Bare)), keeping: Some(keeping), limits, ..Setup::default() };

@@ -1,12 +1,13 @@
 //! What is written of one session, in which order, and for as long as it is ours.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{OnceLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use lb_exchange::SessionId;
+use lb_session::streams::{SharedStreams, without_line};
 use lb_session::{Cell, Delta, Session, Ulid};
 use lb_store::{Applied, Error, Outcome, Refusal};
 use lb_wire::Raw;
@@ -15,8 +16,9 @@ use tokio::time::Instant;
 
 use super::keys::Keys;
 use super::owner::Owner;
-use super::pieces::{Packed, Packing, Piece};
+use super::pieces::{Appended, Packed, Packing, Piece};
 use super::record::Record;
+use super::streams::StreamsLog;
 use super::{Keeper, RETRY};
 
 /// Entries of the log of events from which on the session is written anew: what it has forgotten is among them.
@@ -33,6 +35,8 @@ pub(crate) struct Writing {
     pub(super) keys: Keys,
     pub(super) head: Raw,
     source: Source,
+    /// Its resumable streams, from the moment that it is seated.
+    pub(super) streams: OnceLock<SharedStreams>,
     /// Whether it has ended, and what is kept of it is to go.
     over: AtomicBool,
     /// Whether its lifetime is to be renewed, and when that was last wanted, in seconds of the gateway's clock.
@@ -70,10 +74,11 @@ pub(super) struct State {
     pub(super) claim: Option<Option<Bytes>>,
     /// Whether that has been tried: the store may have done it without an answer.
     pub(super) tried: bool,
-    pieces: VecDeque<Piece>,
+    pub(super) pieces: VecDeque<Piece>,
     /// Tasks that may have a key of their own.
     pub(super) tasks: BTreeSet<Ulid>,
     events: Log,
+    pub(super) streams: StreamsLog,
     told: Option<Raw>,
     /// Whether there is a record.
     recorded: bool,
@@ -172,7 +177,8 @@ impl Writing {
     fn with(id: &SessionId, keys: Keys, head: Raw, source: Source, state: State) -> Self {
         let (over, touch) = (AtomicBool::new(false), AtomicBool::new(false));
         let (touched, verified) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { id: id.clone(), keys, head, source, over, touch, touched, verified, state: Mutex::new(state) }
+        let (id, state, streams) = (id.clone(), Mutex::new(state), OnceLock::new());
+        Self { id, keys, head, source, streams, over, touch, touched, verified, state }
     }
 
     /// The session is over: what is kept of it goes.
@@ -232,6 +238,7 @@ impl Writing {
             Err(Stop::Later(error)) => {
                 let length = state.pause.map_or(RETRY.0, |pause| (pause.length * 2).min(RETRY.1));
                 tracing::debug!(%error, "a session is written later");
+                self.tell_stalled();
                 state.pause = Some(Pause { until: Instant::now() + length, length });
             }
         }
@@ -269,19 +276,28 @@ impl Writing {
             let (owner, pieces_max) = (state.owner.value(), if state.narrow { 1 } else { usize::MAX });
             let packing = Packing { keys: &self.keys, owner, tasks: &state.tasks, ttl: keeper.ttl(), pieces_max };
             let Some(packed) = packing.next(&state.pieces, state.recorded)? else { break };
-            state.events.given = state.events.given.max(packed.last.unwrap_or_default());
+            if let Some((Appended::Events, at)) = packed.last {
+                state.events.given = state.events.given.max(at);
+            }
             match keeper.store().apply(packed.batch.clone()).await {
-                Ok(Applied::Done(outcomes)) => state.done(&packed, &outcomes),
+                Ok(Applied::Done(outcomes)) => {
+                    state.done(&packed, &outcomes);
+                    self.tell_written(state);
+                }
                 // A batch that was done without an answer.
-                Ok(Applied::Refused(Refusal::Order { last, .. })) if packed.last == Some(last) => {
+                Ok(Applied::Refused(Refusal::Order { last, .. })) if packed.last.is_some_and(|(_, at)| at == last) => {
                     state.done(&packed, &[]);
+                    self.tell_written(state);
                 }
                 Ok(Applied::Refused(Refusal::Order { last, .. })) => {
                     tracing::warn!(
                         session = self.hash(),
                         "the log of a session is not as it was written; all is written anew"
                     );
-                    state.events.last = state.events.last.max(last);
+                    match packed.last {
+                        Some((Appended::Streams, _)) => state.streams.last = state.streams.last.max(last),
+                        Some((Appended::Events, _)) | None => state.events.last = state.events.last.max(last),
+                    }
                     state.start_anew();
                     return Ok(());
                 }
@@ -303,7 +319,8 @@ impl Writing {
     fn gather(&self, state: &mut State) -> bool {
         state.narrow = false;
         let cell = self.source.cell.as_ref().and_then(Weak::upgrade);
-        let anew = std::mem::take(&mut state.anew) || EVENTS_NEAR <= state.events.entries;
+        let lost = std::mem::take(&mut state.anew);
+        let anew = lost || EVENTS_NEAR <= state.events.entries;
         if anew {
             state.pieces.push_back(Piece::Head(self.head.clone()));
             state.events.base = state.events.last.max(state.events.given);
@@ -313,6 +330,8 @@ impl Writing {
         if self.touch.swap(false, Ordering::Relaxed) {
             state.pieces.push_back(Piece::Touch);
         }
+        // Early: somebody may wait for them.
+        self.gather_streams(state, lost);
         if let Some(delta) = cell.and_then(|cell| cell.with(Session::take_delta)) {
             state.add(delta, anew);
         }
@@ -344,7 +363,16 @@ impl Writing {
                 // Whoever comes back is told that it is missing.
                 state.pieces.pop_front();
             }
-            Some(Piece::Head(_) | Piece::TaskGone(_) | Piece::Trim(_) | Piece::Touch | Piece::Record(_)) | None => {
+            Some(Piece::Stream(_, entry)) => {
+                tracing::warn!(session = self.hash(), %error, "a message of a stream is not kept");
+                match without_line(entry) {
+                    Some(shorter) => *entry = shorter,
+                    None => drop(state.pieces.pop_front()),
+                }
+            }
+            Some(Piece::Head(_) | Piece::TaskGone(_) | Piece::Record(_))
+            | Some(Piece::Trim(_) | Piece::StreamsTrim(_) | Piece::Touch)
+            | None => {
                 tracing::error!(session = self.hash(), %error, "a session cannot be kept: raise the limit of the store");
                 return Err(Stop::Later(error));
             }
@@ -367,6 +395,7 @@ impl State {
             pieces: VecDeque::new(),
             tasks: BTreeSet::new(),
             events: Log::default(),
+            streams: StreamsLog::default(),
             told: None,
             recorded: false,
             anew: false,
@@ -416,7 +445,8 @@ impl State {
                     }
                 }
                 Piece::Record(_) => self.recorded = true,
-                Piece::Head(_) | Piece::Task(..) | Piece::Touch => {}
+                Piece::Stream(at, _) => self.streams.last = at,
+                Piece::Head(_) | Piece::Task(..) | Piece::StreamsTrim(_) | Piece::Touch => {}
             }
         }
         if packed.there.iter().any(|step| outcomes.get(*step) == Some(&Outcome::Found(false))) {

@@ -122,6 +122,12 @@ impl Journal {
         self.first + self.log.len() as u64
     }
 
+    /// Numbers begin here, or later. What is in the log is not wanted any more.
+    pub(super) fn skip_to(&mut self, number: u64) {
+        self.first = self.next().max(number);
+        self.log.clear();
+    }
+
     fn add(&mut self, item: Item) {
         if let Item::Event { bytes, .. } = item {
             self.fresh_bytes += bytes;

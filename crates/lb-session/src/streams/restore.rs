@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lb_exchange::StreamId;
+use lb_wire::compose::Object;
 use lb_wire::revision::code;
 use lb_wire::{Id, Line, Message, Raw, Shape, compose};
 use serde::Deserialize;
@@ -13,8 +14,10 @@ use super::journal::{Item, Journal};
 use super::ring::{Event, Ring};
 use super::{Place, Streams, event_id};
 
-/// Numbers that are left out where some may have been given out and not written down.
+/// Numbers that are left out where any may have been given out and not written down.
 pub(super) const GAP: u64 = 1_000_000;
+/// The same where everything was written that came before the end of the process.
+pub(super) const SMALL_GAP: u64 = 1_000;
 
 /// Entries that may be missing in one place of the log.
 const MISSING_MAX: u64 = 65_536;
@@ -111,9 +114,9 @@ impl Streams {
     }
 
     /// Leaves numbers out that may have been given out and not written down.
-    pub fn leave_gap(&mut self) {
-        self.events_ever += GAP;
-        self.streams_ever += GAP;
+    pub fn leave_gap(&mut self, numbers: u64) {
+        self.events_ever += numbers;
+        self.streams_ever += numbers;
     }
 
     /// Ends the streams of requests that ran when the process was lost: what was not answered is answered with an
@@ -142,6 +145,13 @@ impl Journal {
         self.push(item);
         Some(())
     }
+}
+
+/// The same entry for a store that has no room for its message; `None` when it has none.
+pub fn without_line(entry: &Raw) -> Option<Raw> {
+    entry.member("line")?;
+    let short = |object: Object, name: &str| object.maybe(name, entry.member(name).as_ref());
+    Some(["s", "n", "t", "ever"].into_iter().fold(Object::new(), short).flag("gap", true).finish())
 }
 
 /// Adds what an entry says; `None` when it says nothing that we know.

@@ -86,10 +86,11 @@ impl SharedStreams {
         self.release(streams);
     }
 
-    /// What was written is lost: the next delta holds everything, and its entries go into an empty log.
-    pub fn keep_anew(&self) {
+    /// What was written is lost: the next delta holds everything, under numbers above this one.
+    pub fn keep_anew(&self, above: u64) {
         let mut streams = self.lock();
-        if streams.journal.is_some() {
+        if let Some(journal) = &mut streams.journal {
+            journal.skip_to(above + 1);
             streams.keep();
         }
     }
@@ -109,8 +110,8 @@ impl SharedStreams {
         self.lock().stalled();
     }
 
-    /// Takes in what was written; these streams are new. Requests that ran then are answered with an error. With `lost`,
-    /// something may have been sent and not written, so that some numbers are left out.
+    /// Takes in what was written; these streams are new. Requests that ran then are answered with an error. Numbers
+    /// are left out that may have been given out and not written; with `lost`, many.
     ///
     /// # Errors
     /// What was written is none of ours; nothing is made of a part of it.
@@ -119,7 +120,10 @@ impl SharedStreams {
         let mut streams = self.lock();
         let read = streams.restore(entries);
         if lost || read.is_err() {
-            streams.leave_gap();
+            streams.leave_gap(super::restore::GAP);
+        } else if !entries.is_empty() {
+            // What was said while the process ended was not written.
+            streams.leave_gap(super::restore::SMALL_GAP);
         }
         streams.end_lost(now);
         self.release(streams);

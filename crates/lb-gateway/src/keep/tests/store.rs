@@ -8,12 +8,12 @@ use super::*;
 
 /// A store that can be made to fail.
 #[derive(Debug)]
-struct Shaky {
+pub(super) struct Shaky {
     inner: Arc<dyn Store>,
     /// Batches that fail before they are done.
-    fails: AtomicUsize,
+    pub(super) fails: AtomicUsize,
     /// Batches that are done without an answer.
-    mute: AtomicUsize,
+    pub(super) mute: AtomicUsize,
     /// Whether nothing is read.
     blind: AtomicBool,
 }
@@ -24,7 +24,7 @@ impl Shaky {
         Arc::new(Self { inner: inner.clone(), fails, mute, blind: AtomicBool::new(false) })
     }
 
-    fn away(&self, away: bool) {
+    pub(super) fn away(&self, away: bool) {
         self.fails.store(if away { usize::MAX } else { 0 }, Ordering::SeqCst);
         self.blind.store(away, Ordering::SeqCst);
     }
@@ -79,7 +79,7 @@ impl Store for Shaky {
     }
 }
 
-async fn shaky() -> (Arc<Shaky>, Arc<dyn Store>, Arc<dyn Store>) {
+pub(super) async fn shaky() -> (Arc<Shaky>, Arc<dyn Store>, Arc<dyn Store>) {
     let inner = memory().await;
     let shaky = Shaky::new(&inner);
     (shaky.clone(), inner, shaky)

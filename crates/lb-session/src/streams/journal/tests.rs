@@ -9,7 +9,7 @@ use lb_wire::{Id, Line, Raw};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::super::restore::GAP;
+use super::super::restore::{GAP, without_line};
 use super::super::{Bell, Limits, SharedStreams, Streams, StreamsDelta, system_clock};
 use super::Slack;
 
@@ -233,7 +233,7 @@ proptest! {
         }
         let opened = kept.open.clone();
         kept.streams = kept.log.restored(SMALL);
-        kept.streams.leave_gap();
+        kept.streams.leave_gap(GAP);
         kept.streams.end_lost(kept.now);
         prop_assert!(kept.streams.rings.iter().all(|(stream, ring)| stream.0 == 0 || ring.has_ended()));
         let stream = kept.streams.open([]);
@@ -295,7 +295,7 @@ fn requests_that_ran_end_with_an_error_and_those_that_were_answered_do_not() {
     log.write(streams.take_delta().unwrap());
 
     let mut back = log.restored(Limits::default());
-    back.leave_gap();
+    back.leave_gap(GAP);
     back.end_lost(T0);
     let (got, over) = values(&mut back, &cursor);
     assert!(over, "the stream ends");
@@ -329,6 +329,10 @@ fn a_message_too_large_to_be_written_is_not_jumped_over() {
     let mut back = log.restored(Limits::default());
     assert!(back.resume(&before.0).is_err(), "it has not had the large one");
     assert_eq!(values(&mut back, &large), (vec![json!("after")], false));
+    let entry = json!({ "s": 0, "n": 2, "t": 5, "line": {}, "ever": [2, 0, 1] });
+    let short = without_line(&Raw::value(&entry)).unwrap();
+    assert_eq!(short.read::<Value>().unwrap(), json!({ "s": 0, "n": 2, "t": 5, "ever": [2, 0, 1], "gap": true }));
+    assert!(without_line(&short).is_none(), "once is enough");
 }
 
 #[test]
@@ -432,9 +436,11 @@ fn waiting_ends_when_everything_of_the_stream_is_written_and_when_that_may_take_
 
     streams.append(other, Some(line("d")));
     assert_eq!(streams.poll_kept(other, cx), Poll::Pending);
-    streams.keep_anew();
+    streams.keep_anew(99);
     streams.written(third.upto());
     assert_eq!(streams.poll_kept(stream, cx), Poll::Pending, "an old word about a log that is lost");
+    let all = streams.take_delta().unwrap();
+    assert_eq!((all.entries[0].0, all.from, all.entries.len()), (100, 100, 5), "everything, behind what is there");
     streams.close();
     assert!(streams.take_delta().is_none(), "an end is nothing to remember");
     assert_eq!((wakes.0.load(Ordering::Relaxed), streams.poll_kept(other, cx)), (4, Poll::Ready(true)));
@@ -452,7 +458,7 @@ fn where_nobody_waits_only_the_journal_is_written() {
     let back = SharedStreams::new(Limits::default(), system_clock);
     back.restore(&log.entries(), false).unwrap();
     assert!(back.resume(&id.0).is_ok());
-    assert!(back.bytes() == 3 && back.events_ever() == 1);
+    assert_eq!((back.bytes(), back.events_ever()), (3, 1_001));
     let other = SharedStreams::new(Limits::default(), system_clock);
     assert!(other.resume(&id.0).is_err(), "an id means nothing elsewhere");
 }
