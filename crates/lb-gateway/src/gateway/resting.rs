@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::{StreamExt as _, stream};
 use lb_exchange::{Cancel, SessionId};
 
 use super::Shared;
@@ -13,6 +14,8 @@ use crate::seat::LegacySeat;
 
 /// After what time of no use a session is written out and let go of.
 const REST_AFTER: Duration = Duration::from_secs(60);
+/// How many of them at once.
+const AT_ONCE: usize = 32;
 /// How often it is looked for such sessions.
 const LOOK_EVERY: Duration = Duration::from_secs(3);
 
@@ -33,7 +36,7 @@ impl Shared {
     }
 
     /// Writes out a session that nobody uses, and lets go of it. Whoever asks for it meanwhile waits, and looks again.
-    fn put_to_rest(self: &Arc<Self>, keeper: &Arc<Keeper>, seat: &Arc<LegacySeat>) {
+    async fn put_to_rest(self: &Arc<Self>, keeper: &Arc<Keeper>, seat: Arc<LegacySeat>) {
         let (shared, keeper, id) = (self.clone(), keeper.clone(), seat.id.clone());
         let rest = async move {
             let seat = shared.take_resting(&id)?;
@@ -46,8 +49,10 @@ impl Shared {
             }
             None
         };
-        // Somebody looks for it: then it does not rest.
-        drop(self.fly(seat.id.as_str(), rest));
+        // If somebody looks for it, it does not rest.
+        if let Some(flight) = self.fly(seat.id.as_str(), rest) {
+            flight.await;
+        }
     }
 
     /// Takes out a session, if nobody has used it in the last moment.
@@ -65,11 +70,12 @@ impl Shared {
     /// Looks after the sessions that are kept.
     async fn tend(self: &Arc<Self>, keeper: &Arc<Keeper>) {
         let seats: Vec<_> = self.sessions.read().values().cloned().collect();
-        let (now, generation) = (self.now(), keeper.generation());
+        let now = self.now();
+        let mut resting = Vec::new();
         for seat in &seats {
             let Some(kept) = &seat.kept else { continue };
             if self.is_resting(seat) {
-                self.put_to_rest(keeper, seat);
+                resting.push(seat.clone());
                 continue;
             }
             if !seat.can_rest() {
@@ -80,9 +86,13 @@ impl Shared {
                 }
             }
             // What may have been taken over while nobody heard of us must not go on here.
-            if kept.verified() < generation && !kept.verify(keeper).await {
+            if !keeper.is_verified(kept) && !kept.verify(keeper).await {
                 self.lose(&seat.id);
             }
+        }
+        if keeper.store().facts().away_since.is_none() {
+            let resting = resting.into_iter().map(|seat| self.put_to_rest(keeper, seat));
+            stream::iter(resting).buffer_unordered(AT_ONCE).collect::<()>().await;
         }
         let streams = seats.iter().filter(|seat| seat.ear.is_open()).count();
         keeper.nodes().report(seats.len() as u64, streams as u64);
