@@ -70,8 +70,6 @@ async fn a_client_resumes_after_a_restart_with_the_id_it_had() {
     let asked = next_ask(&seat);
     let before = after(&seat, &ended).expect("known");
     first.stop().await;
-    // Said while the process ended, and not written.
-    drop(seat);
 
     let second = Node { boot: "2", ..ALONE }.start(&store).await;
     let seat = second.seat(&id).await.expect("it is back");
