@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::measure;
+use crate::middle::BoxFuture;
 use crate::server::ServerSpec;
 use crate::step::{Answer, AskKey, Cancel, Command, End, Step};
 
@@ -25,8 +26,18 @@ pub struct Exchange {
     unhurried: bool,
     /// Counts it at its end.
     watch: Option<Watch>,
+    /// What comes before its end is told.
+    last: Option<Last>,
     /// Room that it takes up until it is dropped.
     _room: Option<OwnedSemaphorePermit>,
+}
+
+/// What comes before the end of an exchange is told.
+enum Last {
+    /// To be done when the end is there.
+    Work(Box<dyn FnOnce() -> BoxFuture<'static, ()> + Send>),
+    /// Under way, with the end.
+    Doing(BoxFuture<'static, ()>, Box<End>),
 }
 
 enum Drive {
@@ -65,7 +76,7 @@ impl Exchange {
     }
 
     fn made_of(drive: Drive, remote: Remote) -> Self {
-        Self { drive, remote, server: None, unhurried: false, watch: None, _room: None }
+        Self { drive, remote, server: None, unhurried: false, watch: None, last: None, _room: None }
     }
 
     /// An exchange that is another one, once that can be made: connecting happens inside.
@@ -90,6 +101,13 @@ impl Exchange {
     #[must_use]
     pub fn watched(mut self, watch: Watch) -> Self {
         self.watch = Some(watch);
+        self
+    }
+
+    /// Does something when its end is there, and tells that only afterwards.
+    #[must_use]
+    pub fn ending_with(mut self, work: impl FnOnce() -> BoxFuture<'static, ()> + Send + 'static) -> Self {
+        self.last = Some(Last::Work(Box::new(work)));
         self
     }
 
@@ -132,7 +150,7 @@ impl Exchange {
     /// The next step, for holders that are polled themselves.
     pub fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
         let entered = self.watch.as_ref().and_then(Watch::enter);
-        let step = self.poll_drive(cx);
+        let step = self.poll_last(cx);
         drop(entered);
         if let Poll::Ready(Step::End(end)) = &step
             && let Some(watch) = self.watch.take()
@@ -141,6 +159,28 @@ impl Exchange {
             watch.end(outcome, code);
         }
         step
+    }
+
+    fn poll_last(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
+        loop {
+            match self.last.take() {
+                None => return self.poll_drive(cx),
+                Some(Last::Work(work)) => match self.poll_drive(cx) {
+                    Poll::Ready(Step::End(end)) => self.last = Some(Last::Doing(work(), Box::new(end))),
+                    other => {
+                        self.last = Some(Last::Work(work));
+                        return other;
+                    }
+                },
+                Some(Last::Doing(mut doing, end)) => match doing.as_mut().poll(cx) {
+                    Poll::Ready(()) => return Poll::Ready(Step::End(*end)),
+                    Poll::Pending => {
+                        self.last = Some(Last::Doing(doing, end));
+                        return Poll::Pending;
+                    }
+                },
+            }
+        }
     }
 
     fn poll_drive(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
@@ -360,5 +400,29 @@ impl Driver for Deferred {
             exchange.remote().send(command);
         }
         exchange.poll_step(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lb_wire::Raw;
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::step::Outcome;
+
+    #[tokio::test]
+    async fn an_end_is_told_after_what_comes_before_it() {
+        let (done, work) = oneshot::channel::<()>();
+        let end = End::ours(Outcome::Result(Raw::empty_object()));
+        let mut exchange = Exchange::ready(end).ending_with(|| {
+            Box::pin(async move {
+                work.await.expect("it is done");
+            })
+        });
+        let mut step = Box::pin(exchange.step());
+        assert!(futures_util::poll!(&mut step).is_pending());
+        done.send(()).expect("somebody waits");
+        assert!(matches!(step.await, Step::End(_)));
     }
 }

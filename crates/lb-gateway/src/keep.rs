@@ -62,7 +62,7 @@ pub struct Keeping {
     pub store: Arc<dyn Store>,
     /// Who we are among those who use the store, and who else is.
     pub nodes: Arc<Membership>,
-    /// How long changes gather before they are written.
+    /// How long changes gather before they are written; not at all when nothing may be answered before it is written.
     pub gather: Duration,
     /// How long a session is kept that nobody uses.
     pub ttl: Duration,
@@ -175,6 +175,11 @@ impl Keeper {
             writing.end();
         }
         self.mark(id);
+    }
+
+    /// Whether nothing may be answered before what it changed is written.
+    pub(crate) fn writes_first(&self) -> bool {
+        self.keeping.gather.is_zero()
     }
 
     /// Writes what there is of one session, now. False when the store does not take it.

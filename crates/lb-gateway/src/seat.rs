@@ -148,6 +148,24 @@ impl LegacySeat {
     }
 }
 
+impl LegacySeat {
+    /// Where nothing may be lost that was answered, a call ends when what it changed is written. A store that does not
+    /// answer holds nobody up for long.
+    fn written_first(&self, exchange: Exchange) -> Exchange {
+        let keeper = self.gateway.upgrade().and_then(|gateway| gateway.keeper().cloned());
+        match (keeper.filter(|keeper| keeper.writes_first()), self.kept.clone(), self.live()) {
+            (Some(keeper), Some(kept), Some(_)) => exchange.ending_with(move || {
+                Box::pin(async move {
+                    if !keeper.write_now(&kept).await {
+                        tracing::warn!("what a call changed is not written, and its answer is sent all the same");
+                    }
+                })
+            }),
+            _ => exchange,
+        }
+    }
+}
+
 impl Seat for LegacySeat {
     fn id(&self) -> &SessionId {
         &self.id
@@ -188,7 +206,7 @@ impl Seat for LegacySeat {
         {
             keeper.mark(&self.id);
         }
-        exchange.watched(watch)
+        self.written_first(exchange).watched(watch)
     }
 
     fn keeps_calls(&self) -> bool {
