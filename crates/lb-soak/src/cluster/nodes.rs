@@ -27,7 +27,7 @@ const ORPHANS_MAX: Duration = Duration::from_secs(5);
 const STOP_MAX: Duration = Duration::from_secs(45);
 const GONE_MAX: Duration = Duration::from_secs(10);
 /// The same for all nodes of a run; nothing outside of it.
-const KEY: &str = "a key of the soak, with more than thirty-two characters";
+const KEY: &str = "a-key-of-the-soak-with-more-than-thirty-two-characters";
 
 /// What is counted.
 pub const EXITS: &str = "nodes that did not end in order";
