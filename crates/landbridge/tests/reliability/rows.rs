@@ -99,3 +99,18 @@ mod peer_faketime {
         crate::holds("R15");
     }
 }
+
+/// With the store of the peer `valkey`.
+mod peer_valkey {
+    use crate::holds;
+
+    #[test]
+    fn r10_a_full_store_refuses_what_is_new_and_throws_out_nothing() {
+        holds("R10");
+    }
+
+    #[test]
+    fn r20_everybody_who_comes_back_at_once_is_served_soon() {
+        holds("R20");
+    }
+}

@@ -6,7 +6,7 @@ use super::Verdict;
 use crate::history::{How, Must, Record, Trouble};
 
 /// How long after a node died what went through it may still break.
-const INSTANT_MS: u64 = 300;
+const INSTANT_MS: u64 = 400;
 /// How late a timer may be told.
 const LATE_MS: u64 = 3_000;
 
@@ -75,9 +75,12 @@ impl<'a> Times<'a> {
         self.spans.iter().filter(|span| sent <= span.until && span.from <= ended).any(|span| {
             let at_once = sent <= span.from.saturating_add(INSTANT_MS);
             match span.what {
-                Trouble::NodeKilled => at_once || self.hits(span, client),
+                // Whatever breaks is told as that; a session or a stream that is unknown is never excused.
+                Trouble::NodeKilled => how != How::Refused && (at_once || self.hits(span, client)),
                 // Whoever comes to the door of a node that ends is sent away, or finds nobody there.
-                Trouble::NodeStopped => self.hits(span, client) || matches!(how, How::Shed | How::Broken),
+                Trouble::NodeStopped => {
+                    matches!(how, How::Shed | How::Broken) || how == How::Error && self.hits(span, client)
+                }
                 Trouble::StoreAway | Trouble::StoreFull => how == How::Shed,
                 Trouble::StoreEmptied => matches!(how, How::Shed | How::Refused),
             }
@@ -188,17 +191,19 @@ fn activity(records: &[Record], times: &Times<'_>, verdict: &mut Verdict) {
                 let session = sessions.entry(client).or_default();
                 if !session.ids.insert(id) {
                     verdict.violation(format!("{client}: the event {id} ({what}) came twice, again at {at_ms} ms"));
-                } else if id.as_str() < session.last {
+                } else if what != DROPPED && id.as_str() < session.last {
                     verdict.violation(format!("{client}: the event {id} ({what}) came after {}", session.last));
                 }
-                session.last = session.last.max(id);
                 if what == DROPPED {
+                    // It stands before what was kept, however old that is.
                     session.gaps += 1;
                     if !times.may_miss(client, *at_ms) {
                         verdict.violation(format!(
                             "{client}: events are dropped at {at_ms} ms ({cause:?}), and nothing explains it"
                         ));
                     }
+                } else {
+                    session.last = session.last.max(id);
                 }
                 if let (Some(timer), Some(number)) = (timer, number) {
                     told(session, client, timer, *number, verdict);

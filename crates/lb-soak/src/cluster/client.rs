@@ -1,5 +1,6 @@
 //! A client with a session on the cluster, which writes down everything it does and sees.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,9 @@ use crate::random::Random;
 
 /// What is counted.
 pub const CURSORS_UNKNOWN: &str = "cursors that the session knew no more";
+
+/// The type of the event that owns up to a gap.
+const DROPPED: &str = "events_dropped";
 
 /// Where clients go, and what they write to.
 #[derive(Clone, Debug)]
@@ -54,6 +58,8 @@ pub struct Client {
     wire: Option<Wire>,
     cursor: Option<String>,
     repeating: usize,
+    /// Gaps that it knows of.
+    gaps: HashSet<String>,
 }
 
 /// Timers of one session that repeat.
@@ -73,6 +79,7 @@ impl Client {
             wire: None,
             cursor: None,
             repeating: 0,
+            gaps: HashSet::new(),
         }
     }
 
@@ -134,6 +141,9 @@ impl Client {
         if answer.how == How::Result && stream.is_some() {
             history.write(&Record::StreamEnd { stream: marker.clone(), count: notes });
         }
+        if matches!(self.surface, Surface::Tools(_)) {
+            self.hear_gaps(&answer);
+        }
         self.saw(&answer);
         let (at_ms, how, client) = (history.now_ms(), answer.how, self.name.clone());
         history.write(&Record::Ended { at_ms, client, marker, how, detail: answer.detail.clone() });
@@ -154,6 +164,8 @@ impl Client {
         // Said before anything that shows it, so that it is known to be this client's.
         let (at_ms, sure) = (history.now_ms(), answer.how == How::Result);
         let (client, due_ms) = (self.name.clone(), at_ms + millis);
+        // What was missing before it was set is no excuse for it.
+        self.hear_gaps(&answer);
         history.write(&Record::Armed { at_ms, client, timer, due_ms, sure });
         self.saw(&answer);
         self.requested("set_timer", sent_ms, answer.how, &answer.detail);
@@ -179,6 +191,9 @@ impl Client {
         let body = &answer.message["result"]["structuredContent"];
         let events = body["events"].as_array().map_or(&[][..], Vec::as_slice);
         for event in events {
+            if event["type"] == DROPPED && !self.gaps.insert(event["id"].to_string()) {
+                continue; // told on the way already, and now once more because it was asked for
+            }
             self.heard(event);
         }
         if let Some(last) = body["last_event_id"].as_str().filter(|_| answer.how == How::Result) {
@@ -189,6 +204,21 @@ impl Client {
         let count = events.len();
         self.settle(&answer).await;
         (answer.how, count)
+    }
+
+    /// A gap is owned up to in the next answer, whatever was asked. Other events come again by the cursor.
+    fn hear_gaps(&mut self, answer: &Answer) {
+        let blocks = answer.message["result"]["content"].as_array().map_or(&[][..], Vec::as_slice);
+        for block in blocks {
+            let text = block["text"].as_str().unwrap_or_default();
+            let context: Value = serde_json::from_str(text).unwrap_or_default();
+            let events = context["events"].as_array().map_or(&[][..], Vec::as_slice);
+            for event in events.iter().filter(|event| event["type"] == DROPPED) {
+                if self.gaps.insert(event["id"].to_string()) {
+                    self.heard(event);
+                }
+            }
+        }
     }
 
     fn heard(&self, event: &Value) {
@@ -214,6 +244,7 @@ impl Client {
         let arguments = json!({ "duration_ms": 1, "message": "first" });
         let sent_ms = self.place.history.now_ms();
         let answer = self.ask(&json!({ "name": "set_timer", "arguments": arguments }), Manner::default()).await;
+        self.hear_gaps(&answer);
         self.requested("set_timer", sent_ms, answer.how, &answer.detail);
         self.settle(&answer).await;
         if self.is_in() {

@@ -59,6 +59,8 @@ pub struct Nodes {
     pub store: Valkey,
     /// In front of them.
     pub balancer: Arc<Balancer>,
+    /// When all that was done to them is over.
+    pub calm_at: Instant,
     terms: Terms,
     config: PathBuf,
     nodes: Vec<Node>,
@@ -84,7 +86,8 @@ impl Nodes {
         let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
         let balancer = Arc::new(Balancer::start(vec![nowhere; NODES]).await);
         let nodes = (0..NODES).map(|_| Node { gateway: None, said: String::new() }).collect();
-        let mut all = Self { ground, store, balancer, terms, config, nodes, _remote: remote };
+        let calm_at = Instant::now();
+        let mut all = Self { ground, store, balancer, calm_at, terms, config, nodes, _remote: remote };
         for node in 0..NODES {
             all.launch(node).await;
         }
@@ -143,10 +146,14 @@ impl Nodes {
         self.nodes.get(node)?.gateway.as_ref().map(Gateway::pid)
     }
 
+    /// What a node has started.
+    pub fn below(&self, node: usize) -> Vec<procs::Process> {
+        self.pid(node).map(procs::descendants).unwrap_or_default()
+    }
+
     /// Kills a node; what it had started has to go by itself.
-    pub async fn kill(&mut self, node: usize) {
+    pub async fn kill(&mut self, node: usize, below: &[procs::Process]) {
         let Some(mut gateway) = self.nodes.get_mut(node).and_then(|node| node.gateway.take()) else { return };
-        let below = procs::descendants(gateway.pid());
         gateway.child().kill().await.expect("it was there");
         self.ended(node, &gateway);
         let start = Instant::now();

@@ -9,7 +9,7 @@ use crate::history::{Record, Trouble};
 use crate::random::Random;
 
 /// The lease of a node that died, with room: by then another one has its sessions.
-pub const LEASE: Duration = Duration::from_secs(12);
+const LEASE: Duration = Duration::from_secs(12);
 /// How long a node or a store that is back may take until everything goes on as before.
 const BACK: Duration = Duration::from_secs(3);
 /// How long a run is calm after each strike.
@@ -84,12 +84,15 @@ impl Strike {
 /// Killed; back somewhere within the lease, so that its sessions are asked for before and after that.
 async fn kill(nodes: &mut Nodes, node: usize, random: &mut Random, time: Duration) {
     let away = Duration::from_millis(random.below(4_000));
+    // Looking takes a while, and the moment of the kill is known exactly.
+    let below = nodes.below(node);
     begin(nodes, Trouble::NodeKilled, Some(node), &format!("node {node} is killed, for {away:?}"));
     let start = tokio::time::Instant::now();
+    nodes.calm_at = (start + LEASE).into_std();
     // Known beforehand, and so written down: the next strike may come before.
     let at_ms = nodes.history().now_ms() + u64::try_from(LEASE.as_millis()).unwrap_or(0);
     nodes.history().write(&Record::Trouble { at_ms, what: Trouble::NodeKilled, node: Some(node), over: true });
-    nodes.kill(node).await;
+    nodes.kill(node, &below).await;
     tokio::time::sleep_until(start + away).await;
     nodes.launch(node).await;
     tokio::time::sleep_until(start + time).await;

@@ -85,7 +85,12 @@ async fn enter(place: Place, number: usize, random: crate::random::Random) -> Cl
 /// All end, killed or in order, and then all are there again.
 async fn replace(nodes: &mut Nodes, killed: bool) {
     for node in 0..NODES {
-        if killed { nodes.kill(node).await } else { nodes.stop(node).await }
+        if killed {
+            let below = nodes.below(node);
+            nodes.kill(node, &below).await;
+        } else {
+            nodes.stop(node).await;
+        }
     }
     for node in 0..NODES {
         nodes.launch(node).await;

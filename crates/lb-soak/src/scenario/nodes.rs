@@ -8,7 +8,7 @@ use super::{Setup, Size};
 use crate::cluster::client::CURSORS_UNKNOWN;
 use crate::cluster::life::{Crowd, KINDS, Kind, OPENED, SENT_AWAY, SENT_AWAY_SLOWLY, UNENDED};
 use crate::cluster::nodes::{NODES, Nodes, Terms};
-use crate::cluster::plan::{LEASE, Strike, shuffled};
+use crate::cluster::plan::{Strike, shuffled};
 use crate::cluster::wire::{ASKED_TWICE, RESUMED, TWICE};
 use crate::history::{How, Measure};
 use crate::scenario::library;
@@ -90,10 +90,7 @@ async fn run(
             break;
         }
     }
-    if strikes.iter().any(|strike| matches!(strike, Strike::Kill(_))) {
-        // What the last one did is over, too.
-        tokio::time::sleep(LEASE).await;
-    }
+    tokio::time::sleep_until(nodes.calm_at.into()).await;
     crowd.stop().await;
     judge(&nodes, count);
     nodes.close().await

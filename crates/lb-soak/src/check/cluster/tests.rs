@@ -89,7 +89,20 @@ fn a_kill_excuses_those_whose_session_was_there_and_what_went_through_it_just_th
         // One without a session can be served anywhere.
         violates(&[kill.clone(), call("modern", 1_500, 1_600, how)], "nothing excuses it");
     }
-    violates(&[mine, kill, call("a", 1_500, 1_600, How::Never)], "must Hold");
+    violates(&[mine.clone(), kill.clone(), call("a", 1_500, 1_600, How::Never)], "must Hold");
+    violates(&[mine, kill, call("a", 1_500, 1_600, How::Refused)], "nothing excuses it");
+}
+
+#[test]
+fn a_node_that_ends_in_order_sends_away_and_fails_only_its_own() {
+    let (mine, other) = (vec![opened("a", 1)], vec![opened("a", 2)]);
+    let stop = trouble(Trouble::NodeStopped, Some(1));
+    for how in [How::Shed, How::Broken] {
+        holds(&[other.clone(), stop.clone(), call("a", 1_500, 1_600, how)]);
+    }
+    holds(&[mine.clone(), stop.clone(), call("a", 1_500, 1_600, How::Error)]);
+    violates(&[other, stop.clone(), call("a", 1_500, 1_600, How::Error)], "nothing excuses it");
+    violates(&[mine, stop, call("a", 1_500, 1_600, How::Refused)], "nothing excuses it");
 }
 
 #[test]
