@@ -71,13 +71,14 @@ pub async fn serve(
     if let Some(reload) = reload {
         reload.start(&gateway, Some(Door { handle: http.handle(), is_local }), &tasks);
     }
+    // First: whoever reads that it listens may tell it to stop.
+    let handle = http.handle();
+    let calls_max = move || handle.settings().drain_max;
+    let stop = Stop::listen(calls_max.clone());
     match listening {
         Some(words) => words.plain(text).say(),
         None => return Err(Failure::runtime("there is nothing to listen on")),
     }
-    let handle = http.handle();
-    let calls_max = move || handle.settings().drain_max;
-    let stop = Stop::listen(calls_max.clone());
     let opening = kept.as_mut().and_then(|kept| kept.opening.take());
     let mut failed = None;
     let asked = async {

@@ -172,7 +172,7 @@ fn unavailable(era: Era, why: &str) -> Response<Body> {
 }
 
 fn away(era: Era, after: Duration) -> Response<Body> {
-    let why = "the store does not answer: where this session is cannot be found out, please retry later";
+    let why = "it cannot be told at the moment where this session is, because the store or the node that has it does not answer; please retry later";
     let mut response = refuse(StatusCode::SERVICE_UNAVAILABLE, era, why);
     response.headers_mut().insert(RETRY_AFTER, throttle::seconds(after).max(1).into());
     response

@@ -127,7 +127,11 @@ impl Shared {
     /// A session that is not here.
     async fn look_for(self: &Arc<Self>, keeper: &Arc<Keeper>, id: &SessionId) -> Result<Woken, Error> {
         let keys = Keys::of(id.as_str())?;
-        let Some(value) = keeper.store().get(&keys.owner).await? else { return Ok(Woken::Place(Place::Here)) };
+        let Some(value) = keeper.store().get(&keys.owner).await? else {
+            // One that has lost everything is told again by those who have the sessions.
+            keeper.nodes().may_be_dead().await?;
+            return Ok(Woken::Place(Place::Here));
+        };
         let Some(owner) = Owner::read(&value) else { return Ok(unreadable(id, &keys.owner)) };
         let may_miss = match &owner.holder {
             Holder::Gone => return Ok(Woken::Place(Place::Here)),

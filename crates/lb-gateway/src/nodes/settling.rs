@@ -42,11 +42,14 @@ impl Trouble {
 }
 
 impl Membership {
-    /// A node is about to be taken for dead.
+    /// A node is about to be taken for dead, or a session for one that never was.
     ///
     /// # Errors
     /// That cannot be told yet.
-    pub(super) async fn may_be_dead(&self) -> Result<(), Error> {
+    pub(crate) async fn may_be_dead(&self) -> Result<(), Error> {
+        if self.lease.is_endless() {
+            return Ok(());
+        }
         let since = self.store.facts().away_since;
         if since.is_some() || self.trouble.is_recent() || !self.is_settled().await? {
             let why = "it was away a moment ago, so that it is not known yet which nodes live".to_owned();

@@ -136,7 +136,7 @@ async fn who_cannot_be_found_because_the_store_is_away_is_asked_for_later() {
         ] {
             assert_eq!((response.status, response.header("retry-after")), (503, Some(told)));
             let message = response.json()["error"]["message"].as_str().unwrap().to_owned();
-            assert!(message.starts_with("the store does not answer: "), "{message}");
+            assert!(message.starts_with("it cannot be told at the moment where this session is"), "{message}");
         }
     }
     // As seen from another node.
@@ -144,7 +144,7 @@ async fn who_cannot_be_found_because_the_store_is_away_is_asked_for_later() {
     other.knows(&node);
     let response = other.server.connect().await.post(&SESSION, &request(1, "tools/list", json!({}))).await;
     assert_eq!((response.status, response.header("retry-after")), (503, Some("1")));
-    assert!(response.text().contains("the store does not answer"), "{}", response.text());
+    assert!(response.text().contains("it cannot be told at the moment where this session is"), "{}", response.text());
 }
 
 #[tokio::test]

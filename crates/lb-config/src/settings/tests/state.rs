@@ -36,7 +36,8 @@ fn state_is_kept_where_flags_variables_or_the_file_say() {
 
 #[test]
 fn what_does_not_fit_together_is_told_with_what_to_do() {
-    let cases: [(&[(&'static str, &str)], &[(&str, &str)], &str, &str); 9] = [
+    type Given<'a> = &'a [(&'static str, &'a str)];
+    let cases: [(Given<'_>, Given<'_>, &str, &str); 9] = [
         (&[("store", "valkey://h")], &[], "--store: what is kept on a server is sealed", "openssl rand -hex 32"),
         (&[("store", "mysql://u:hunter2@h")], &[], "--store: give valkey://HOST:PORT", ""),
         (&[("store", "valkey://h"), ("data", "/x")], &[KEY], "--store: state is kept in one place", "give one of them"),
