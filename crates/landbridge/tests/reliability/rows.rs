@@ -105,6 +105,16 @@ mod peer_valkey {
     use crate::holds;
 
     #[test]
+    fn r6_a_killed_node_costs_nobody_more_than_what_was_under_way_on_it() {
+        holds("R6");
+    }
+
+    #[test]
+    fn r8_a_store_that_is_away_or_forgets_costs_nobody_a_session_silently() {
+        holds("R8");
+    }
+
+    #[test]
     fn r10_a_full_store_refuses_what_is_new_and_throws_out_nothing() {
         holds("R10");
     }
@@ -112,5 +122,10 @@ mod peer_valkey {
     #[test]
     fn r20_everybody_who_comes_back_at_once_is_served_soon() {
         holds("R20");
+    }
+
+    #[test]
+    fn three_nodes_behind_a_balancer_are_one_gateway_whatever_happens_to_them() {
+        holds("THREE-NODES");
     }
 }

@@ -270,11 +270,16 @@ impl Client {
     }
 
     /// Ends the session.
-    pub async fn end(&mut self) -> u16 {
-        match self.wire.take() {
-            Some(wire) => wire.end().await,
-            None => 0,
-        }
+    pub async fn end(&mut self) {
+        let Some(wire) = self.wire.take() else { return };
+        let (sent_ms, status) = (self.place.history.now_ms(), wire.end().await);
+        let how = match status {
+            200 => How::Result,
+            0 => How::Broken,
+            503 => How::Shed,
+            _ => How::Refused,
+        };
+        self.requested("DELETE", sent_ms, how, &status.to_string());
     }
 
     async fn ask(&mut self, params: &Value, manner: Manner<'_>) -> Answer {

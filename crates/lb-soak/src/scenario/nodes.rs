@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::{Setup, Size};
 use crate::cluster::client::CURSORS_UNKNOWN;
-use crate::cluster::life::{Crowd, KINDS, Kind, OPENED, SENT_AWAY, SENT_AWAY_SLOWLY, UNENDED};
+use crate::cluster::life::{Crowd, KINDS, Kind, OPENED, SENT_AWAY, SENT_AWAY_SLOWLY};
 use crate::cluster::nodes::{NODES, Nodes, Terms};
 use crate::cluster::plan::{Strike, shuffled};
 use crate::cluster::wire::{ASKED_TWICE, RESUMED, TWICE};
@@ -98,7 +98,7 @@ async fn run(
 
 fn judge(nodes: &Nodes, clients: usize) {
     let history = nodes.history();
-    for name in [TWICE, ASKED_TWICE, UNENDED] {
+    for name in [TWICE, ASKED_TWICE] {
         history.count(name, 0);
         history.bound_count(name, 0, 0);
     }
