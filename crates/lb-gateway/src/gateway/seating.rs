@@ -1,4 +1,5 @@
 //! Legacy clients that introduce themselves: a session, and the way from it to its server.
+use std::time::Duration;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,6 +27,9 @@ use crate::seat::{LegacySeat, Way};
 use crate::share::Share;
 use crate::surface::Surface;
 use crate::telemetry::Watcher;
+
+/// How long a new session waits for the store. A client that is sent away soon comes back soon.
+const WRITTEN_MAX: Duration = Duration::from_millis(500);
 
 /// A session, and what its client is told.
 struct Seated {
@@ -108,7 +112,8 @@ impl Shared {
             return Ok(());
         }
         let unseen = Unseen { gateway: self, seat: Some(seat) };
-        if !keeper.write_now(kept).await {
+        let written = tokio::time::timeout(WRITTEN_MAX, keeper.write_now(kept)).await;
+        if !written.unwrap_or(false) {
             self.totals.sessions_refused.inc();
             return Err(busy("the store does not answer, try again later"));
         }
