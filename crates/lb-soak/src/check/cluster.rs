@@ -10,6 +10,9 @@ const INSTANT_MS: u64 = 400;
 /// How late a timer may be told.
 const LATE_MS: u64 = 3_000;
 
+/// While the store is away nobody can tell a dead node from a live one, nor for as long after that as a lease takes.
+const LEASE_MS: u64 = 12_000;
+
 /// The type of the event that owns up to a gap.
 const DROPPED: &str = "events_dropped";
 const NODE_LOST: &str = "node_lost";
@@ -50,6 +53,13 @@ impl<'a> Times<'a> {
                 }
                 _ => {}
             }
+        }
+        let stores: Vec<Span> = spans.iter().filter(|span| span.node.is_none()).copied().collect();
+        for kill in spans.iter_mut().filter(|span| span.what == Trouble::NodeKilled) {
+            let (from, until) = (kill.from, kill.until);
+            let met = stores.iter().filter(|store| store.from <= until && from <= store.until);
+            let later = met.map(|store| store.until.saturating_add(LEASE_MS)).max();
+            kill.until = kill.until.max(later.unwrap_or(0));
         }
         Self { spans, opened }
     }

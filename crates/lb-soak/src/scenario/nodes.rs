@@ -42,7 +42,7 @@ pub async fn all(setup: Setup, size: Size, seed: u64) -> PathBuf {
     ];
     full.extend(clock.then_some([Strike::Clock(5), Strike::Clock(-5)]).into_iter().flatten());
     let terms = Terms { durability, clock, ..Terms::default() };
-    let strikes = if size == Size::Short { short.to_vec() } else { full };
+    let strikes = size.pick(short.to_vec(), full);
     run(ground, terms, size, (size.pick(12, 100), &KINDS), &strikes).await
 }
 

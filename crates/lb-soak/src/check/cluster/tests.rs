@@ -131,6 +131,16 @@ fn a_store_that_is_away_excuses_only_being_told_to_come_again() {
 }
 
 #[test]
+fn a_node_that_died_while_the_store_was_away_is_believed_dead_only_later() {
+    let killed = [vec![opened("a", 1)], trouble(KILL, Some(1)), trouble(Trouble::StoreAway, None)];
+    let [mine, kill, away] = killed;
+    let late = call("a", 9_000, 9_100, How::Shed);
+    holds(&[mine.clone(), kill.clone(), away.clone(), late.clone()]);
+    violates(&[mine.clone(), kill.clone(), late], "nothing excuses it");
+    violates(&[mine, kill, away, call("a", 15_000, 15_100, How::Shed)], "nothing excuses it");
+}
+
+#[test]
 fn a_session_is_lost_only_with_the_store() {
     holds(&[vec![opened("a", 1)], trouble(Trouble::StoreEmptied, None), vec![lost(5_000)]]);
     violates(&[vec![opened("a", 1)], trouble(KILL, Some(2)), vec![lost(5_000)]], "its session is lost");
