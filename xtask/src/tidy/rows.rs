@@ -19,7 +19,7 @@ const ABSENT: &[RangeInclusive<u16>] = &[76..=79, 142..=142, 146..=157, 210..=21
 /// Threats that concern what exists.
 const THREATS: &[RangeInclusive<u16>] = &[1..=8, 20..=32, 36..=39, 45..=45, 47..=47, 49..=49, 51..=54];
 /// Promises under load and faults that concern what exists.
-const PROMISES: &[RangeInclusive<u16>] = &[2..=5, 7..=7, 11..=19, 21..=21];
+const PROMISES: &[RangeInclusive<u16>] = &[2..=8, 10..=21];
 /// Rows that ask for a decision and not for a behaviour.
 const TEXTS: &[&str] = &["089", "091", "127", "138"];
 /// Rows that one test may stand for.
