@@ -202,10 +202,9 @@ mod tests {
     #[test]
     fn what_has_no_flag_is_named_in_the_help() {
         let help = serve_help();
-        for name in ["LANDBRIDGE_OPERATOR_TOKEN", "LANDBRIDGE_LOG_DIR", "LANDBRIDGE_CONFIG: "] {
+        for name in ["LANDBRIDGE_OPERATOR_TOKEN", "LANDBRIDGE_LOG_DIR", "LANDBRIDGE_CONFIG: ", "LANDBRIDGE_KEY"] {
             assert!(help.contains(name), "{name} is not in {help}");
         }
-        assert!(!help.contains("LANDBRIDGE_KEY"), "{help}");
         let example = help.split("Variables").next().expect("an example");
         assert!(example.lines().all(|line| line.len() < 80), "{example}");
     }

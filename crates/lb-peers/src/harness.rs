@@ -66,7 +66,7 @@ impl Gateway {
     pub async fn launch(mut command: Command, folder: tempfile::TempDir) -> Self {
         command.stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
         // State of its own, and not that of whoever runs this.
-        if !command.as_std().get_envs().any(|(name, _)| name == "XDG_STATE_HOME") {
+        if !command.as_std().get_envs().any(|(name, _)| name == "XDG_STATE_HOME" || name == "LANDBRIDGE_DATA") {
             command.env("XDG_STATE_HOME", folder.path());
         }
         let mut child = command.spawn().expect("the gateway's binary starts");

@@ -184,7 +184,7 @@ async fn a_program_sees_exactly_the_listed_variables_and_three_descriptors() {
     ];
     let mut command = Command::new(LANDBRIDGE);
     command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(&file);
-    command.env_clear().envs(passed).env("LANG", "C").envs(hidden);
+    command.env_clear().envs(passed).env("LANG", "C").envs(hidden).env("LANDBRIDGE_DATA", format!("{home}/state"));
     let gateway = Gateway::launch(command, folder).await;
     // Sockets and files that are open in the gateway while the program is started.
     let first = ToolClient::http(&gateway).await;

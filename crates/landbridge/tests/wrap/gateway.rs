@@ -107,7 +107,9 @@ pub async fn serve_file(world: &World, entry: Value) -> (Gateway, PathBuf) {
     let (folder, file) = config(&json!({ "it": entry }));
     let mut command = tokio::process::Command::new(LANDBRIDGE);
     command.args(["serve", "--surface", "server", "--listen", "127.0.0.1:0", "--config"]).arg(&file);
-    command.env("XDG_CACHE_HOME", world.folder()).stdin(std::process::Stdio::null());
+    // The same at each start: what a server sees of it tells one server from another.
+    command.env("XDG_CACHE_HOME", world.folder()).env("XDG_STATE_HOME", world.folder());
+    command.stdin(std::process::Stdio::null());
     (Gateway::launch(command, folder).await, file)
 }
 

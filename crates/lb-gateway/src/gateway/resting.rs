@@ -78,12 +78,10 @@ impl Shared {
                 resting.push(seat.clone());
                 continue;
             }
-            if !seat.can_rest() {
-                seat.busy.store(now, Ordering::Relaxed);
-                // What goes on here shall not expire there, even if its client never says a word.
-                if kept.touch(keeper, now) {
-                    keeper.mark(&seat.id);
-                }
+            // What goes on here shall not expire there, even if its client never says a word. How long nobody uses it is
+            // another matter: a session ends by that whatever it has.
+            if !seat.can_rest() && kept.touch(keeper, now) {
+                keeper.mark(&seat.id);
             }
             // What may have been taken over while nobody heard of us must not go on here.
             if !keeper.is_verified(kept) && !kept.verify(keeper).await {
