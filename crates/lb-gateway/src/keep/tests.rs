@@ -54,9 +54,14 @@ struct Node<'a> {
     boot: &'a str,
     shared: bool,
     sessions_max: usize,
+    gather: Duration,
 }
 
-const ALONE: Node<'static> = Node { id: "alone", boot: "1", shared: false, sessions_max: 10_000 };
+const ALONE: Node<'static> =
+    Node { id: "alone", boot: "1", shared: false, sessions_max: 10_000, gather: Duration::from_millis(1) };
+/// Two that share a store.
+const A: Node<'static> = Node { id: "a", shared: true, ..ALONE };
+const B: Node<'static> = Node { id: "b", shared: true, ..ALONE };
 
 impl Node<'_> {
     async fn start(&self, store: &Arc<dyn Store>) -> Process {
@@ -73,7 +78,7 @@ impl Node<'_> {
         let keeping = Keeping {
             store: store.clone(),
             nodes: nodes.clone(),
-            gather: Duration::from_millis(1),
+            gather: self.gather,
             ttl: TTL,
             shared: self.shared,
             wait_for_streams: self.shared,
@@ -427,4 +432,23 @@ async fn a_full_gateway_wakes_nobody() {
     assert!(matches!(second.locate(&id).await, Place::Away(_)));
     second.seat(&other).await.expect("there").end(Cancel::SessionEnd);
     assert!(second.seat(&id).await.is_some());
+}
+
+#[tokio::test]
+async fn where_nothing_may_be_lost_an_answer_comes_after_what_its_call_changed() {
+    for (gather, kept) in [(Duration::ZERO, 3), (Duration::from_secs(3_600), 0)] {
+        let store = memory().await;
+        let process = Node { gather, ..ALONE }.start(&store).await;
+        let id = process.begin().await;
+        let (live, seat) = (process.live(&id).await, process.seat(&id).await.expect("a session"));
+        process.written().await;
+        tell(&live, 3);
+        let message = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}"#;
+        let message = Message::scan(Bytes::from_static(message.as_bytes())).expect("a message");
+        let (caller, mount) = (seat.caller().clone(), Mount::Tools);
+        let mut answer = seat.open(Call { caller, mount, message, headers: None, trace: None });
+        answer.step().await;
+        let events = store.range(&key(&id, "events"), 0, 9).await.expect("an answer");
+        assert_eq!(events.len(), kept, "changes gather for {gather:?}");
+    }
 }

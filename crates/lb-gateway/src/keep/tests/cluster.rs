@@ -2,9 +2,6 @@
 
 use super::*;
 
-const A: Node<'static> = Node { id: "a", boot: "1", shared: true, sessions_max: 10_000 };
-const B: Node<'static> = Node { id: "b", boot: "1", shared: true, sessions_max: 10_000 };
-
 /// Longer than a node counts as alive that says nothing.
 const LAPSE: Duration = Duration::from_secs(11);
 

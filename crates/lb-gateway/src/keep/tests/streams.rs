@@ -9,8 +9,6 @@ use lb_wire::Id;
 use super::store::shaky;
 use super::*;
 
-const A: Node<'static> = Node { id: "a", boot: "1", shared: true, sessions_max: 10_000 };
-const B: Node<'static> = Node { id: "b", boot: "1", shared: true, sessions_max: 10_000 };
 const LAPSE: Duration = Duration::from_secs(11);
 
 fn append(seat: &Arc<dyn Seat>, stream: StreamId, text: &str) -> EventId {
