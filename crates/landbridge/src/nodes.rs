@@ -1,12 +1,10 @@
 //! `landbridge nodes`: who shares the store, and how each is doing.
 
 use std::io::Write as _;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use lb_config::settings::{Settings, Store};
-use lb_exchange::BoxFuture;
 use lb_gateway::{Membership, NodeInfo};
 use serde_json::Value;
 
@@ -32,18 +30,14 @@ pub async fn nodes(command: Nodes, settings: Settings) -> Result<(), Failure> {
         let why = "nodes share a store on a server: give --store valkey://HOST:PORT, or the settings file that has it";
         return Err(Failure::usage(why));
     }
-    let Some(opened) = state::open(settings.state, false).await? else { return Ok(()) };
-    let found =
-        listed(opened.store).await.map_err(|error| Failure::runtime(format!("the store cannot be asked: {error}")))?;
+    let Some(opened) = state::open(&settings.state, false).await? else { return Ok(()) };
+    let found = Membership::list(&*opened.store)
+        .await
+        .map_err(|error| Failure::runtime(format!("the store cannot be asked: {error}")))?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let text = if command.json { as_json(&found, now) } else { as_table(&found, now) };
     let printed = writeln!(std::io::stdout().lock(), "{}", text.trim_end());
     printed.map_err(|error| Failure::runtime(format!("cannot print: {error}")))
-}
-
-/// Boxed: the compiler cannot see otherwise that it may go from thread to thread.
-fn listed(store: Arc<dyn lb_store::Store>) -> BoxFuture<'static, Result<Vec<NodeInfo>, lb_store::Error>> {
-    Box::pin(async move { Membership::list(&*store).await })
 }
 
 fn as_json(nodes: &[NodeInfo], now: Duration) -> String {

@@ -47,7 +47,7 @@ pub async fn serve(
     let policy =
         Policy { allow_spawn: settings.allow_stdio_spawn, from_afar, pinned_packages: true, ..Policy::default() };
     let mut kept = match &reload {
-        Some(_) => state::keep(settings, settings.reuse_port || handed, tls.clone(), &tasks).await?,
+        Some(_) => state::keep(settings, settings.reuse_port || handed, tls.as_ref(), &tasks).await?,
         // The demo is for looking around.
         None => None,
     };

@@ -37,34 +37,27 @@ pub struct Opened {
 }
 
 /// Opens what the settings say and joins those who use it; `None` for memory. `beside` when this process is started while
-/// an old one still runs. Boxed: the compiler cannot see otherwise that it may go from thread to thread.
+/// an old one still runs.
 ///
 /// # Errors
 /// It was asked for by name and cannot be had.
-pub fn keep(
+pub async fn keep(
     settings: &Everything,
     beside: bool,
-    tls: Option<Tls>,
+    tls: Option<&Tls>,
     tasks: &Tasks,
-) -> BoxFuture<'static, Result<Option<Kept>, Failure>> {
-    let (settings, tasks) = (settings.clone(), tasks.clone());
-    Box::pin(async move {
-        match open(settings.state.clone(), beside).await? {
-            Some(opened) => opened.join(&settings, tls.as_ref(), &tasks).await.map(Some),
-            None => Ok(None),
-        }
-    })
+) -> Result<Option<Kept>, Failure> {
+    match open(&settings.state, beside).await? {
+        Some(opened) => opened.join(settings, tls, tasks).await.map(Some),
+        None => Ok(None),
+    }
 }
 
 /// Opens what the settings say; `None` for memory. `beside` when this process is started while an old one still runs.
 ///
 /// # Errors
 /// It was asked for by name and cannot be had.
-pub fn open(state: State, beside: bool) -> BoxFuture<'static, Result<Option<Opened>, Failure>> {
-    Box::pin(async move { opened(&state, beside).await })
-}
-
-async fn opened(state: &State, beside: bool) -> Result<Option<Opened>, Failure> {
+pub async fn open(state: &State, beside: bool) -> Result<Option<Opened>, Failure> {
     match &state.store {
         Place::Memory => Ok(None),
         Place::Disk(Some(folder)) => disk(state, folder, beside).await.or_else(|why| why.unless_in_use()),
@@ -149,11 +142,9 @@ impl Opened {
 
 impl Kept {
     /// Lets go of the store, so that another process can have it.
-    pub fn close(self) -> BoxFuture<'static, ()> {
-        Box::pin(async move {
-            self.keeping.nodes.leave().await;
-            self.keeping.store.close().await;
-        })
+    pub async fn close(self) {
+        self.keeping.nodes.leave().await;
+        self.keeping.store.close().await;
     }
 }
 

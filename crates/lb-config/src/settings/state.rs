@@ -30,7 +30,7 @@ pub enum Store {
 /// What may be lost when the process or the machine dies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// Up to a minute.
+    /// A second, and more in a power cut.
     None,
     /// Changes of 10 ms.
     #[default]

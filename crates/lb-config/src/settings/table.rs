@@ -182,7 +182,7 @@ const TABLE: &[Setting] = &[
     Setting::new("store_type", Serve, Word(&["memory", "disk", "valkey"]), "what --data and --store say", "Which of the stores: memory, disk or valkey").without_flag().alias(&["MCP_CONFIG_STORAGE_TYPE"]),
     Setting::new("store_ca", Serve, Text(check::path), "the system's", "Certificates (PEM) that a rediss:// server is known by").named("FILE"),
     Setting::new("store_prefix", Serve, Text(check::prefix), "landbridge:", "What all keys on a Valkey server begin with, so that several installations can share it").named("TEXT"),
-    Setting::new("durability", Serve, Word(&["none", "batch", "event"]), "batch", "What may be lost when this process or the machine dies: batch up to 10 ms of changes, event nothing that was acknowledged, none up to a minute").named("MODE"),
+    Setting::new("durability", Serve, Word(&["none", "batch", "event"]), "batch", "What may be lost when this process or the machine dies: batch up to 10 ms of changes, event nothing that was acknowledged, none a second, and more in a power cut").named("MODE"),
     Setting { secret: true, ..Setting::new("key", Serve, Text(check::key), "made in --data", "The secret that everything kept is sealed with and nodes know each other by; the same on all nodes") }.without_flag().alias(&["MCP_CONFIG_SERVER_AUTH_JWT_SECRET"]),
     Setting::new("key_file", Serve, Text(check::path), "made in --data", "A file with that secret, at least 32 bytes; a second line is an older one that is still accepted").named("FILE"),
     Setting::new("node_listen", Serve, Text(check::node_listen), "none", "Where other nodes with the same --store reach this one; nobody else can use it").named("HOST:PORT"),
