@@ -57,7 +57,8 @@ impl Default for Settings {
         Self {
             revision: "2025-11-25".to_owned(),
             capabilities: json!({}),
-            patience: Duration::from_secs(60),
+            // Less than a test may take, so that what is missing is told.
+            patience: Duration::from_secs(40),
             path: "/mcp".to_owned(),
         }
     }
@@ -443,7 +444,8 @@ impl Running {
     /// When none comes in time.
     pub async fn wait(mut self) -> Reply {
         let patience = self.client.shared.settings.patience + Duration::from_secs(1);
-        let reply = tokio::time::timeout(patience, self.task.join_next()).await.expect("a reply in time");
+        let reply = tokio::time::timeout(patience, self.task.join_next()).await;
+        let reply = reply.unwrap_or_else(|_| panic!("no reply to request {} in time: {}", self.id, self.client.said()));
         reply.expect("one task").expect("the reply is read")
     }
 

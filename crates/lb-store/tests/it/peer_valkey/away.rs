@@ -44,12 +44,13 @@ async fn killed_connections_are_replaced_and_nothing_is_done_twice() {
             for _ in 0..150 {
                 match store.add(&key("n"), 1, LONG).await {
                     Ok(_) => done += 1,
-                    Err(Error::Away { .. }) => unknown += 1,
+                    // On a busy machine a reconnect can take all of the time that a command has.
+                    Err(Error::Away { .. } | Error::Timeout(_)) => unknown += 1,
                     Err(error) => panic!("{error}"),
                 }
                 match store.get(&key("n")).await {
                     // Many kills in a row can reach it, too.
-                    Ok(_) | Err(Error::Away { .. }) => {}
+                    Ok(_) | Err(Error::Away { .. } | Error::Timeout(_)) => {}
                     Err(error) => panic!("{error}"),
                 }
             }
@@ -65,7 +66,8 @@ async fn killed_connections_are_replaced_and_nothing_is_done_twice() {
         let (done, unknown) = counts.unwrap();
         sums = (sums.0 + done, sums.1 + unknown);
     }
-    let count: i64 = store.add(&key("n"), 0, LONG).await.unwrap();
+    // The last kill may reach this one, too; adding nothing does no harm twice.
+    let count: i64 = until("it is counted", async || store.add(&key("n"), 0, LONG).await.ok()).await;
     assert!(sums.0 <= count && count <= sums.0 + sums.1, "{count} counted, {sums:?} told");
     for _ in 0..10 {
         server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
