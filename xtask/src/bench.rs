@@ -6,6 +6,7 @@
 mod aims;
 mod flood;
 mod load;
+mod state;
 mod targets;
 
 use std::process::Command;
@@ -40,6 +41,8 @@ pub enum Part {
     Gateway,
     /// Calls beside another session's million notifications.
     Flood,
+    /// Calls, forwarded calls, takeovers and resting sessions with a store.
+    State,
     Allocations,
 }
 
@@ -108,6 +111,9 @@ pub fn command(options: &Options) -> Result<bool> {
     }
     if !options.floors && options.wants(Part::Flood) {
         found.push(flood_aim(&bench, effort)?);
+    }
+    if !options.floors && options.wants(Part::State) {
+        found.extend(bench.state_aims(effort, options.quick)?);
     }
     if !options.floors && options.wants(Part::Allocations) {
         found.extend(allocation_aims(&bench)?);

@@ -36,6 +36,8 @@ pub enum Cmd {
     },
     /// Open N sessions and hold them: memory per session, child processes
     Idle(IdleArgs),
+    /// Open sessions at one node, stop it, and time the first and the second call of each at another
+    Takeover(TakeoverArgs),
     /// Time from an event to the answer of a request that waits for it, on the tools surface
     Wake {
         #[command(flatten)]
@@ -135,6 +137,25 @@ pub struct IdleArgs {
     pub call: usize,
     #[arg(long, default_value_t = 2.0)]
     pub hold: f64,
+    /// Hang up after each session and leave it there: nothing is held, nothing is closed
+    #[arg(long)]
+    pub leave: bool,
+    #[command(flatten)]
+    pub load: LoadArgs,
+}
+
+#[derive(Args, Clone)]
+pub struct TakeoverArgs {
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// The node that takes the sessions over, as a URL
+    #[arg(long)]
+    pub then: String,
+    /// The process that is told to end once the sessions are open
+    #[arg(long)]
+    pub stop: i32,
+    #[arg(long, default_value_t = 100)]
+    pub sessions: usize,
     #[command(flatten)]
     pub load: LoadArgs,
 }
@@ -147,6 +168,7 @@ impl TargetArgs {
         Ok(Target {
             name: if self.label.is_empty() { "target".into() } else { self.label.clone() },
             url: self.url.clone(),
+            opened_at: None,
             command: self.stdio.as_ref().map(|s| s.split_whitespace().map(String::from).collect()),
             pid: self.pid,
             tool: Some(self.tool.clone()),

@@ -27,8 +27,10 @@ pub async fn idle(a: &IdleArgs) -> Result<()> {
     let mut opened = open_all(a, &http, &call).await?;
     tokio::time::sleep(hold).await;
     let at = proc::snapshot(pid);
-    for (s, _) in &mut opened.held {
-        s.close().await;
+    if !a.leave {
+        for (s, _) in &mut opened.held {
+            s.close().await;
+        }
     }
     let streams = opened.held.iter().filter(|h| h.1.is_some()).count();
     let kept = opened.held.len();
@@ -57,7 +59,7 @@ async fn open_all(a: &IdleArgs, http: &HttpTarget, call: &Call) -> Result<Opened
     let mut all = JoinSet::new();
     for _ in 0..a.sessions {
         let (gate, http, call) = (gate.clone(), http.clone(), call.clone());
-        let (listen, calls) = (a.listen, a.call);
+        let (listen, calls, leave) = (a.listen, a.call, a.leave);
         all.spawn(async move {
             let _permit = gate.acquire().await?;
             let t0 = Instant::now();
@@ -66,6 +68,9 @@ async fn open_all(a: &IdleArgs, http: &HttpTarget, call: &Call) -> Result<Opened
             let stream = if listen { s.listen().await? } else { None };
             for _ in 0..calls {
                 s.request(&call).await?;
+            }
+            if leave {
+                s.hang_up();
             }
             anyhow::Ok(((s, stream), opened))
         });

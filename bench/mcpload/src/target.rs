@@ -13,6 +13,9 @@ use std::time::Duration;
 pub struct Target {
     pub name: String,
     pub url: Option<String>,
+    /// Where sessions are opened, if not at `url`: another node
+    #[serde(default)]
+    pub opened_at: Option<String>,
     pub command: Option<Vec<String>>,
     pub pid: Option<i32>,
     pub tool: Option<String>,
@@ -68,8 +71,13 @@ impl Target {
     pub async fn sessions(&self, n: usize, version: &str, deadline: Duration) -> Result<Vec<Session>> {
         let mut out = Vec::with_capacity(n);
         if let Some(t) = self.http(version, deadline)? {
+            let elsewhere = self.opened_at.as_deref().map(|u| HttpTarget { authority: authority(u), ..t.clone() });
             for _ in 0..n {
-                out.push(Session::Http(Box::new(HttpSession::open(t.clone()).await?)));
+                let mut session = HttpSession::open(elsewhere.clone().unwrap_or_else(|| t.clone())).await?;
+                if elsewhere.is_some() {
+                    session.go_to(&t.authority);
+                }
+                out.push(Session::Http(Box::new(session)));
             }
         } else {
             let cmd = self.command.as_ref().context("target has neither url nor command")?;
@@ -88,6 +96,12 @@ impl Target {
         }
         Ok(out)
     }
+}
+
+/// The host and port of a URL.
+pub fn authority(url: &str) -> String {
+    let rest = url.strip_prefix("http://").unwrap_or(url);
+    rest.split('/').next().unwrap_or(rest).to_owned()
 }
 
 fn fill(v: &mut Value, payload: &str) {

@@ -24,6 +24,9 @@ pub const EXECUTE_TOOL: &str = "execute_tool";
 /// Our own row through `landbridge wrap`.
 pub const WRAP: &str = "wrap";
 
+/// What nodes of one store have in common.
+const KEY: &str = "a-key-of-the-benches-with-more-than-thirty-two-characters";
+
 /// One comparison never takes longer, however slow a target is.
 const COMPARE_DURATION_MAX: Duration = Duration::from_secs(900);
 
@@ -100,6 +103,7 @@ pub struct Bench {
     rawstdio: PathBuf,
     allocs: PathBuf,
     ledger: PathBuf,
+    valkey: PathBuf,
     landbridge: Option<PathBuf>,
     /// Config files and logs.
     folder: PathBuf,
@@ -110,6 +114,7 @@ pub struct Bench {
 }
 
 /// Started servers and what `mcpload compare` is told about them. Servers end when this is dropped.
+#[derive(Default)]
 pub struct Running {
     targets: Vec<Value>,
     servers: Vec<Server>,
@@ -132,6 +137,7 @@ impl Bench {
             rawstdio: build("limits", "rawstdio")?,
             allocs: build("allocs", "allocs")?,
             ledger: build("lb-peers", "ledger")?,
+            valkey: build("lb-peers", "valkey_server")?,
             landbridge: (!floors).then(|| build("landbridge", "landbridge")).transpose()?,
             folder,
             configs: Cell::new(0),
@@ -141,7 +147,7 @@ impl Bench {
 
     /// Starts the targets of a setting, the direct one first.
     pub fn start(&self, setting: Setting) -> Result<Running> {
-        let mut running = Running { targets: Vec::new(), servers: Vec::new() };
+        let mut running = Running::default();
         if setting == Setting::StdioStdio {
             running.targets.push(json!({"name": "direct", "command": [self.echo, "stdio"]}));
             if let Some(landbridge) = &self.landbridge {
@@ -154,12 +160,7 @@ impl Bench {
             return Ok(running);
         }
         let era = if setting.wire() == "modern" { "modern" } else { "legacy" };
-        let mut echo = Command::new(&self.echo);
-        echo.args(["http", "127.0.0.1:0"]);
-        if setting == Setting::HttpHttpJson {
-            echo.arg("stateless");
-        }
-        let echo = self.server(&mut echo, "echo")?;
+        let echo = self.echo_on_http(setting == Setting::HttpHttpJson)?;
         let at = echo.url.clone();
         running.add("direct", era, "/mcp", echo);
         let upstream = if setting.path() == "http-stdio" {
@@ -206,8 +207,7 @@ impl Bench {
     /// Milliseconds from start to the first `initialize` answered, and the KiB resident after the first list, with a
     /// server that runs already.
     pub fn startup(&self, effort: Effort) -> Result<(f64, f64)> {
-        let mut echo = Command::new(&self.echo);
-        let echo = self.server(echo.args(["http", "127.0.0.1:0"]), "echo")?;
+        let echo = self.echo_on_http(false)?;
         self.startup_with(&json!({"url": format!("{}/mcp", echo.url)}), effort)
     }
 
@@ -243,8 +243,7 @@ impl Bench {
 
     /// What one warm call allocates in the whole gateway.
     pub fn allocations(&self, setting: Setting) -> Result<f64> {
-        let mut echo = Command::new(&self.echo);
-        let echo = self.server(echo.args(["http", "127.0.0.1:0", "stateless"]), "echo")?;
+        let echo = self.echo_on_http(true)?;
         let upstream = match setting.path() {
             "http-stdio" => self.stdio_server(),
             _ => json!({"url": format!("{}/mcp", echo.url)}),
@@ -300,16 +299,34 @@ impl Bench {
         self.gateway_with(&json!({"echo": upstream}))
     }
 
-    /// A gateway in front of these servers.
+    /// A gateway in front of these servers that keeps nothing.
     pub fn gateway_with(&self, servers: &Value) -> Result<Server> {
+        self.gateway_that(servers, &["--data", "none"])
+    }
+
+    /// A gateway in front of these servers, with further arguments.
+    pub fn gateway_that(&self, servers: &Value, args: &[&str]) -> Result<Server> {
         let landbridge = self.landbridge.as_ref().context("landbridge was not built")?;
         let mut command = Command::new(landbridge);
-        command
-            .args(["serve", "--surface", "server", "--data", "none", "--config"])
-            .arg(self.config_of(servers)?)
-            .args(["--listen", "127.0.0.1:0"]);
+        command.args(["serve", "--surface", "server", "--config"]).arg(self.config_of(servers)?);
+        command.args(["--listen", "127.0.0.1:0"]).args(args).env("LANDBRIDGE_KEY", KEY);
         self.own_home(&mut command);
         self.server(&mut command, LANDBRIDGE)
+    }
+
+    /// A store of its own.
+    pub fn valkey(&self) -> Result<Server> {
+        self.server(&mut Command::new(&self.valkey), "valkey")
+    }
+
+    /// The server that answers with what it is sent, with sessions or without.
+    pub fn echo_on_http(&self, stateless: bool) -> Result<Server> {
+        let mut echo = Command::new(&self.echo);
+        echo.args(["http", "127.0.0.1:0"]);
+        if stateless {
+            echo.arg("stateless");
+        }
+        self.server(&mut echo, "echo")
     }
 
     /// Neither the settings nor the state of whoever runs this may have a part in it.
@@ -378,7 +395,21 @@ impl Bench {
 }
 
 impl Running {
-    fn add(&mut self, name: &str, era: &str, path: &str, server: Server) {
+    /// A target whose sessions were opened at another node.
+    pub fn add_forwarded(&mut self, name: &str, path: &str, opened_at: &str, server: Server) {
+        self.add(name, "legacy", path, server);
+        if let Some(target) = self.targets.last_mut() {
+            target["opened_at"] = opened_at.into();
+        }
+    }
+
+    /// What must run as long as the targets do.
+    pub fn keep(&mut self, server: Server) {
+        self.servers.push(server);
+    }
+
+    /// A target at a path of a server.
+    pub fn add(&mut self, name: &str, era: &str, path: &str, server: Server) {
         let url = format!("{}{path}", server.url);
         self.targets.push(json!({"name": name, "url": url, "pid": server.pid(), "era": era}));
         self.servers.push(server);

@@ -71,6 +71,17 @@ impl HttpSession {
         Ok(s)
     }
 
+    /// Sends everything from now on to another node.
+    pub fn go_to(&mut self, authority: &str) {
+        authority.clone_into(&mut self.t.authority);
+        self.hang_up();
+    }
+
+    /// Closes the connection; the next request opens another one.
+    pub fn hang_up(&mut self) {
+        self.conn = None;
+    }
+
     pub async fn initialize(&mut self) -> Result<String> {
         if self.t.era == Era::Sse {
             self.attach().await?;
