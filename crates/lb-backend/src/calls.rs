@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use lb_exchange::{AskKey, AskKind, End, InFlight, Note, Resume, Step, Stray};
+use lb_exchange::{AskKey, AskKind, Audience, End, InFlight, Note, Resume, Step, Stray};
 use lb_wire::Raw;
 use parking_lot::Mutex;
 
@@ -122,7 +122,11 @@ impl Calls {
 
     /// What is open, oldest first.
     pub fn in_flight(&self) -> Vec<InFlight> {
-        self.0.lock().open.iter().map(|(id, slot)| InFlight { id: *id, eligible: slot.eligible }).collect()
+        let in_flight = |(id, slot): (&u64, &Arc<Slot>)| {
+            let audience = slot.state.lock().audience;
+            InFlight { id: *id, eligible: slot.eligible, audience }
+        };
+        self.0.lock().open.iter().map(in_flight).collect()
     }
 
     /// How many requests are open.
@@ -207,6 +211,8 @@ struct State {
     /// Asked and neither answered nor withdrawn.
     asks: Vec<OpenAsk>,
     end: Option<Box<End>>,
+    /// Whether what is said here reaches its client.
+    audience: Audience,
     dropped: u64,
     waker: Option<Waker>,
 }
@@ -228,6 +234,11 @@ impl Slot {
     /// Where in the order of lines it was written.
     pub fn place(&self) -> &Place {
         &self.place
+    }
+
+    /// Whether what is said here reaches its client has changed.
+    pub fn heard_by(&self, audience: Audience) {
+        self.state.lock().audience = audience;
     }
 
     /// Adds a note; a slow holder loses old progress and old logs, never anything else.

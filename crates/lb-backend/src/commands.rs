@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use lb_exchange::{Answer, AskKey, Cancel, Command, End, Remote};
+use lb_exchange::{Answer, AskKey, Audience, Cancel, Command, End, Remote};
 use lb_wire::{Id, Raw, compose};
 
 /// An open request that takes commands.
@@ -13,8 +13,14 @@ pub trait Commanded {
     /// Closes the request, and tells a server that knows of it.
     fn cancel(&mut self, why: &Cancel);
 
+    /// Notes whether what is said here reaches its client.
+    fn heard_by(&mut self, audience: Audience);
+
     /// Acts on a command; the end, if it was a cancel.
     fn obey(&mut self, command: Command) -> Option<End> {
+        if let Some(audience) = command.audience() {
+            self.heard_by(audience);
+        }
         match command {
             Command::Answer(key, answer) => {
                 self.answer(&key, &answer);
@@ -24,7 +30,7 @@ pub trait Commanded {
                 self.cancel(&why);
                 Some(why.to_end())
             }
-            Command::Back | Command::Alone => None,
+            Command::Back | Command::Away | Command::Alone => None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use lb_exchange::{
     Answer, Ask, AskKey, AskKind, Associated, Command, End, ErrorBody, Feed, FeedItem, Hints, List, Note, OpenAsks,
-    Outcome, Output, Remote, Resume, Stray, Whence, associate,
+    Outcome, Output, Remote, Resume, Stray, Unnamed, Whence, associate,
 };
 use lb_wire::revision::{Era, code};
 use lb_wire::splice::Splice;
@@ -124,15 +124,15 @@ impl Intake {
         if method == PROGRESS && progress.is_none() {
             return; // no token of ours
         }
-        match self.associate(whence, hints, false) {
+        match self.associate(whence, hints, Unnamed::Note) {
             Associated::Exchange(id) => self.to_exchange(id, message, progress.is_some()),
             Associated::Feed if method == PROGRESS => {} // of a call that is over
             Associated::Feed => self.to_feed(message, changed, updated),
         }
     }
 
-    fn associate(&self, whence: Whence, hints: Hints, oldest: bool) -> Associated {
-        associate(whence, hints, self.calls.in_flight().into_iter(), oldest)
+    fn associate(&self, whence: Whence, hints: Hints, unnamed: Unnamed) -> Associated {
+        associate(whence, hints, self.calls.in_flight().into_iter(), unnamed)
     }
 
     /// `named` when the server itself says which request it speaks of.
@@ -196,9 +196,9 @@ impl Intake {
             resume: Resume::Live,
         };
         let kind = ask.kind;
-        // With nobody to hear the feed, the oldest call that could be meant is a better guess than a refusal.
+        // With nobody to hear the feed, a call that could be meant is a better guess than a refusal.
         let heard = self.feed.is_heard();
-        let taken = match self.associate(whence, Hints::default(), !heard) {
+        let taken = match self.associate(whence, Hints::default(), Unnamed::Ask { heard }) {
             Associated::Exchange(call) if whence == Whence::Shared => self.to_call_as_stray(call, ask),
             Associated::Exchange(call) => self.calls.get(call).is_some_and(|slot| slot.ask(ask)),
             Associated::Feed if !heard => false,
@@ -237,6 +237,7 @@ fn counted(remote: Remote, open: OpenAsks) -> Remote {
         Command::Answer(key, answer) => open.close(&key) && remote.answer(key, answer),
         Command::Cancel(why) => remote.cancel(why),
         Command::Back => remote.back(),
+        Command::Away => remote.away(),
         Command::Alone => remote.alone(),
     })
 }

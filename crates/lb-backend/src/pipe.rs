@@ -11,7 +11,8 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use lb_exchange::{
-    Answer, AskKey, Call, Cancel, Driver, End, ErrorBody, Exchange, Feed, FeedItem, Outcome, Remote, Step, Tasks,
+    Answer, AskKey, Audience, Call, Cancel, Driver, End, ErrorBody, Exchange, Feed, FeedItem, Outcome, Remote, Step,
+    Tasks,
 };
 use lb_wire::revision::Era;
 use lb_wire::{Id, Line, Raw, Text, compose};
@@ -203,6 +204,12 @@ impl Commanded for PipeCall {
         {
             // What it asked for the call goes with the call.
             self.pipe.notify("notifications/cancelled", Some(&cancelled_params(id, why)));
+        }
+    }
+
+    fn heard_by(&mut self, audience: Audience) {
+        if let Some((_, slot)) = &self.open {
+            slot.heard_by(audience);
         }
     }
 }

@@ -82,7 +82,7 @@ impl Exchange {
     /// An exchange that is another one, once that can be made: connecting happens inside.
     pub fn deferred(inner: impl Future<Output = Self> + Send + 'static) -> Self {
         let remote = Remote::new();
-        Self::new(Deferred { state: Waiting::For(Box::pin(inner)), remote: remote.clone() }, remote)
+        Self::new(Deferred { state: Waiting::For(Box::pin(inner)), audience: None, remote: remote.clone() }, remote)
     }
 
     /// The handle through which others answer and cancel.
@@ -273,9 +273,14 @@ impl Remote {
         self.send(Command::Cancel(why))
     }
 
-    /// After a pause: somebody is back to listen.
+    /// Somebody is back to listen, after a pause or when nobody was.
     pub fn back(&self) -> bool {
         self.send(Command::Back)
+    }
+
+    /// Nobody listens now; the client may come back for what comes.
+    pub fn away(&self) -> bool {
+        self.send(Command::Away)
     }
 
     /// The client is gone and can never ask for what comes.
@@ -373,6 +378,8 @@ impl Yield {
 /// An exchange that is not there yet.
 struct Deferred {
     state: Waiting,
+    /// What was last said of who listens.
+    audience: Option<Command>,
     remote: Remote,
 }
 
@@ -386,20 +393,32 @@ impl Driver for Deferred {
         if let Waiting::For(inner) = &mut self.state {
             match inner.as_mut().poll(cx) {
                 Poll::Ready(exchange) => self.state = Waiting::Over(exchange),
-                // Nothing has been sent, so nobody needs to be told.
-                Poll::Pending => {
-                    return match self.remote.take() {
-                        Some(Command::Cancel(why)) => Poll::Ready(Step::End(why.to_end())),
-                        _ => Poll::Pending,
-                    };
-                }
+                Poll::Pending => return self.obey(),
             }
         }
         let Waiting::Over(exchange) = &mut self.state else { return Poll::Pending };
+        if let Some(audience) = self.audience.take() {
+            exchange.remote().send(audience);
+        }
         while let Some(command) = self.remote.take() {
             exchange.remote().send(command);
         }
         exchange.poll_step(cx)
+    }
+}
+
+impl Deferred {
+    /// What is said before anything was sent.
+    fn obey(&mut self) -> Poll<Step> {
+        while let Some(command) = self.remote.take() {
+            match command {
+                // Nobody needs to be told.
+                Command::Cancel(why) => return Poll::Ready(Step::End(why.to_end())),
+                audience @ (Command::Back | Command::Away | Command::Alone) => self.audience = Some(audience),
+                Command::Answer(..) => {}
+            }
+        }
+        Poll::Pending
     }
 }
 

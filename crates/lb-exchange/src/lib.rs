@@ -22,7 +22,7 @@ mod stray;
 mod streams;
 mod tasks;
 
-pub use associate::{Associated, Hints, InFlight, Whence, associate};
+pub use associate::{Associated, Audience, Hints, InFlight, Unnamed, Whence, associate};
 pub use bell::Bell;
 pub use call::{Call, Caller, Capabilities, Hello, Mount, ParamHeaders, Trace};
 pub use desk::{Busy, Desk};

@@ -5,6 +5,7 @@ use std::time::Duration;
 use lb_wire::revision::Era;
 use lb_wire::{Raw, Text, compose};
 
+use crate::associate::Audience;
 use crate::stray::Stray;
 
 /// One thing that happened in an exchange, in order. Exactly one [`Step::End`] comes, and nothing after it.
@@ -143,10 +144,24 @@ pub enum Command {
     Answer(AskKey, Answer),
     /// Nobody wants the result any more.
     Cancel(Cancel),
-    /// After a pause: somebody is back to listen.
+    /// Somebody is back to listen, after a pause or when nobody was.
     Back,
+    /// Nobody listens now; the client may come back for what comes.
+    Away,
     /// The client is gone and can never ask for what comes; for surfaces that keep it in another way.
     Alone,
+}
+
+impl Command {
+    /// What it says of who listens.
+    pub fn audience(&self) -> Option<Audience> {
+        match self {
+            Self::Back => Some(Audience::Here),
+            Self::Away => Some(Audience::Away),
+            Self::Alone => Some(Audience::Gone),
+            Self::Answer(..) | Self::Cancel(_) => None,
+        }
+    }
 }
 
 /// Why an exchange is cancelled.

@@ -78,6 +78,7 @@ impl Stray {
             }
             Command::Cancel(why) => call.cancel(why),
             Command::Back => call.back(),
+            Command::Away => call.away(),
             Command::Alone => call.alone(),
         })
     }

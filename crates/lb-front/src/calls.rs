@@ -2,11 +2,15 @@
 
 use std::task::{Context, Poll};
 
-use lb_wire::Id;
+use lb_exchange::Remote;
+use lb_wire::{Id, Line};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::running::{Running, Said};
+
+/// The ways down to the calls of one reply.
+pub(crate) type Remotes = SmallVec<[Remote; 1]>;
 
 /// 1..N calls that share a reply. Order is kept within each call.
 pub(crate) struct Calls {
@@ -33,11 +37,21 @@ impl Calls {
         self.running.iter().filter(|running| !running.is_over()).filter_map(Running::id)
     }
 
+    /// The ways down to those that have not ended.
+    pub(crate) fn remotes(&self) -> Remotes {
+        self.running.iter().filter(|running| !running.is_over()).map(Running::remote).collect()
+    }
+
     /// Tells all of them that their client is gone for good.
     pub(crate) fn leave_alone(&self) {
         for running in &self.running {
             running.remote().alone();
         }
+    }
+
+    /// Nobody can ask for what they say: gives what was asked and can be said elsewhere, or refuses it.
+    pub(crate) fn unheard(&mut self, elsewhere: bool) -> Vec<Line> {
+        self.running.iter_mut().flat_map(|running| running.unheard(elsewhere)).collect()
     }
 
     /// The next thing that one of them says; `None` when all have ended.

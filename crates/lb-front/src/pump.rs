@@ -29,15 +29,16 @@ pub(crate) fn lose(shared: &Arc<Shared>, client: &Client, calls: Calls, holder: 
     let over = calls.are_over();
     match holder.on(if over { Happened::Ended } else { Happened::Lost }) {
         Holder::Stream { cursor } => {
-            let sink = match sink {
-                Some(sink) if cursor => Some(sink),
-                Some(sink) => {
-                    sink.forget();
-                    None
+            let pump = Pump { shared: shared.clone(), client: client.clone(), calls, sink: None, alarm: None };
+            let pump = match sink {
+                Some(sink) if cursor => pump.into_stream(sink),
+                sink => {
+                    if let Some(sink) = sink {
+                        sink.forget();
+                    }
+                    pump.unheard()
                 }
-                None => None,
             };
-            let pump = Pump { shared: shared.clone(), client: client.clone(), calls, sink, alarm: None };
             shared.middle.adopt(Box::pin(pump));
         }
         // All has been said; what was not taken can be asked for by whoever has a cursor.
@@ -93,6 +94,23 @@ impl Future for Pump {
 }
 
 impl Pump {
+    /// The client may come back for what is said.
+    fn into_stream(mut self, sink: Sink) -> Self {
+        self.shared.returns.go_on(&*sink.seat, sink.stream, self.calls.remotes());
+        self.sink = Some(sink);
+        self
+    }
+
+    /// The client cannot come back: what it was asked and has not answered must find it another way.
+    fn unheard(mut self) -> Self {
+        self.calls.leave_alone();
+        let listens = self.has_listener();
+        for line in self.calls.unheard(listens) {
+            self.say(Said::Ask(line));
+        }
+        self
+    }
+
     fn say(&self, said: Said) {
         match (said, &self.sink) {
             (Said::Note(line) | Said::Ask(line), Some(sink)) => {
@@ -100,7 +118,7 @@ impl Pump {
             }
             (Said::Pause(_), Some(sink)) => {
                 if let Some(call) = self.calls.first() {
-                    self.shared.returns.pause(&*sink.seat, sink.stream, call.remote());
+                    self.shared.returns.pause(&*sink.seat, sink.stream, &call.remote());
                 }
             }
             (Said::End(ended), Some(sink)) => {

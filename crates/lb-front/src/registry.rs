@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::alarm::Alarms;
+use crate::calls::Remotes;
 use crate::settings::Settings;
 use crate::traffic::Traffic;
 
@@ -76,14 +77,15 @@ impl Drop for Claim {
     }
 }
 
-/// Stored streams whose server paused, and streams that are being read; bounded by calls and connections.
+/// Streams of calls that go on without the connection they began on, and streams that are being read; bounded by calls
+/// and connections.
 #[derive(Default)]
 pub(crate) struct Returns(Mutex<HashMap<(SessionId, StreamId), Return>>);
 
 #[derive(Default)]
 struct Return {
-    /// Whom to tell that somebody is back.
-    remote: Option<Remote>,
+    /// Whom to tell whether somebody is there.
+    remotes: Remotes,
     /// The connection that the stream began on, while it is there.
     first: Option<Arc<Attached>>,
     readers: usize,
@@ -109,17 +111,33 @@ impl Attached {
     }
 }
 
+impl Return {
+    /// Tells the calls whether somebody is there. Under the lock, so that what is said last is true.
+    fn tell(&self) {
+        for remote in &self.remotes {
+            match self.readers {
+                0 => remote.away(),
+                _ => remote.back(),
+            };
+        }
+    }
+}
+
 impl Returns {
     /// The server of this stream would go on when somebody is there.
-    pub(crate) fn pause(&self, seat: &dyn Seat, stream: StreamId, remote: Remote) {
+    pub(crate) fn pause(&self, seat: &dyn Seat, stream: StreamId, remote: &Remote) {
+        let readers = self.0.lock().get(&(seat.id().clone(), stream)).map_or(0, |entry| entry.readers);
+        if readers != 0 {
+            remote.back();
+        }
+    }
+
+    /// The calls of a stream go on without the connection they began on, and are told who is there.
+    pub(crate) fn go_on(&self, seat: &dyn Seat, stream: StreamId, remotes: Remotes) {
         let mut table = self.0.lock();
         let entry = table.entry((seat.id().clone(), stream)).or_default();
-        if entry.readers == 0 {
-            entry.remote = Some(remote);
-            return;
-        }
-        drop(table);
-        remote.back();
+        entry.remotes = remotes;
+        entry.tell();
     }
 
     /// A stream begins on a connection.
@@ -136,28 +154,29 @@ impl Returns {
 
     /// Somebody reads this stream, and nobody else any more.
     pub(crate) fn arrive(&self, seat: &dyn Seat, stream: StreamId) {
-        let (first, remote) = {
+        let first = {
             let mut table = self.0.lock();
             let entry = table.entry((seat.id().clone(), stream)).or_default();
             entry.readers += 1;
-            (entry.first.take(), entry.remote.take())
+            entry.tell();
+            entry.first.take()
         };
         if let Some(first) = first {
             first.replace();
-        }
-        if let Some(remote) = remote {
-            remote.back();
         }
     }
 
     /// A reader of this stream is gone.
     pub(crate) fn depart(&self, seat: &dyn Seat, stream: StreamId) {
-        self.change(seat, stream, |entry| entry.readers = entry.readers.saturating_sub(1));
+        self.change(seat, stream, |entry| {
+            entry.readers = entry.readers.saturating_sub(1);
+            entry.tell();
+        });
     }
 
     /// The server of this stream says nothing more.
     pub(crate) fn over(&self, seat: &dyn Seat, stream: StreamId) {
-        self.change(seat, stream, |entry| entry.remote = None);
+        self.change(seat, stream, |entry| entry.remotes.clear());
     }
 
     fn change(&self, seat: &dyn Seat, stream: StreamId, with: impl FnOnce(&mut Return)) {
@@ -165,7 +184,7 @@ impl Returns {
         let key = (seat.id().clone(), stream);
         if let Some(entry) = table.get_mut(&key) {
             with(entry);
-            if entry.readers == 0 && entry.remote.is_none() && entry.first.is_none() {
+            if entry.readers == 0 && entry.remotes.is_empty() && entry.first.is_none() {
                 table.remove(&key);
             }
         }

@@ -111,6 +111,8 @@ struct OpenAsk {
     kind: AskKind,
     id: Id,
     due: Instant,
+    /// How it was said.
+    line: Line,
     /// Set when it need not end with the call.
     stray: Option<Stray>,
 }
@@ -260,9 +262,27 @@ impl Running {
             return None;
         };
         let line = compose::request(&id, &ask.method, ask.params.as_ref()).into_line();
-        self.asks.push(OpenAsk { key: ask.key, kind: ask.kind, id, due: now + self.ask_max, stray });
+        let (key, kind, due) = (ask.key, ask.kind, now + self.ask_max);
+        self.asks.push(OpenAsk { key, kind, id, due, line: line.clone(), stray });
         self.watch.stop(now);
         Some(Said::Ask(line))
+    }
+
+    /// Nobody can ask for what this call has said: gives the questions that wait, to be said elsewhere, or refuses them.
+    pub(crate) fn unheard(&mut self, elsewhere: bool) -> Vec<Line> {
+        let Some(desk) = self.client.desk() else { return Vec::new() };
+        self.asks.retain(|ask| desk.is_open(&ask.id));
+        if elsewhere {
+            return self.asks.iter().map(|ask| ask.line.clone()).collect();
+        }
+        let remote = self.remote();
+        for ask in std::mem::take(&mut self.asks) {
+            if desk.withdraw(&ask.id) {
+                remote.answer(ask.key, ask.kind.refusal());
+            }
+        }
+        self.watch_asks(Instant::now());
+        Vec::new()
     }
 
     /// Learns which asks have been answered, and answers for the client where it took too long.

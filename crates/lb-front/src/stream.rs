@@ -246,7 +246,7 @@ impl Live {
     /// The call goes on in its stored stream until the client is back.
     fn step_aside(&mut self) {
         if let (Some(sink), Some(call)) = (&self.sink, self.calls.as_ref().and_then(Calls::first)) {
-            self.shared.returns.pause(&*sink.seat, sink.stream, call.remote());
+            self.shared.returns.pause(&*sink.seat, sink.stream, &call.remote());
         }
         self.lose();
     }

@@ -58,7 +58,7 @@ impl Ear {
                 let waiting = asks.lock().remove(&key);
                 waiting.is_some_and(|remote| remote.answer(key, answer))
             }
-            Command::Cancel(_) | Command::Back | Command::Alone => false,
+            Command::Cancel(_) | Command::Back | Command::Away | Command::Alone => false,
         });
         let (feed, asks, keeper) = (self.feed.clone(), self.asks.clone(), self.keeper.clone());
         let heard = Heard { feed, asks, now: self.turn.clone(), turn, keeper };

@@ -62,7 +62,7 @@ pub async fn wait_for_answer(script: &Yield) -> String {
             Command::Answer(_, Answer::Result(raw)) => return raw.as_str().to_owned(),
             Command::Answer(_, Answer::Error(raw)) => return format!("error {}", raw.as_str()),
             Command::Cancel(why) => return format!("cancelled {why:?}"),
-            Command::Back | Command::Alone => {}
+            Command::Back | Command::Away | Command::Alone => {}
         }
     }
 }

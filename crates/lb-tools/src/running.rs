@@ -163,7 +163,7 @@ impl Running {
             }
             Command::Cancel(why) => Break(Over::Cancelled(why)),
             Command::Alone => Break(Over::Promoted(Why::Alone)),
-            Command::Back => Continue(()),
+            Command::Away | Command::Back => Continue(()),
         }
     }
 

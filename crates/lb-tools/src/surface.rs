@@ -137,7 +137,7 @@ fn attended(request: Request, run: fn(Request) -> BoxFuture<'static, Reply>, alo
                     }
                     Command::Cancel(_) => return,
                     Command::Alone if alone == Alone::Ends => return,
-                    Command::Alone | Command::Answer(..) | Command::Back => {}
+                    Command::Alone | Command::Answer(..) | Command::Away | Command::Back => {}
                 }
             }
         };

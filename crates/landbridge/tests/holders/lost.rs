@@ -169,3 +169,54 @@ async fn a_stored_stream_can_be_lost_and_resumed_again_and_again() {
         assert!(reader.message().await.is_none(), "{behind:?}: the stream ends");
     }
 }
+
+/// front (legacy, stdio server), two calls that ask: the one whose client reads is asked, the other's question waits for
+/// its client.
+#[tokio::test]
+async fn a_question_goes_to_a_call_that_somebody_reads() {
+    let server = Server::fixture(Behind::Stdio).await;
+    let client = Client::start(Wire::Http, &server, LEGACY, json!({ "elicitation": {} })).await;
+    let mut first = client.again().await;
+    let id = first.send("tools/call", elicits()).await;
+    let (cursor, ask) = question(&mut first, PATIENCE).await.expect("a question");
+    drop(first);
+
+    // That the first one's client is gone is seen in its own time.
+    let mut calling = Vec::new();
+    let until = tokio::time::Instant::now() + PATIENCE;
+    let mut second = loop {
+        assert!(tokio::time::Instant::now() < until, "questions go where nobody is");
+        let mut next = client.again().await;
+        let id = next.send("tools/call", elicits()).await;
+        match question(&mut next, Duration::from_millis(1_500)).await {
+            Some((_, ask)) => break (next, id, ask),
+            None => calling.push(next),
+        }
+    };
+    client.again().await.answer(&second.2, json!({ "action": "decline" })).await;
+    let answer = tokio::time::timeout(PATIENCE, second.0.message()).await.expect("in time").expect("an answer").1;
+    assert_eq!(answer["id"], second.1, "{answer}");
+
+    // The first question waited where it was.
+    client.again().await.answer(&ask, json!({ "action": "decline" })).await;
+    let rest = client.again().await.resume(&cursor).await;
+    assert_eq!(rest.last().map(|(_, last)| &last["id"]), Some(&id), "{rest:?}");
+}
+
+/// Longer than anything here may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn elicits() -> Value {
+    json!({ "name": "test_elicitation", "arguments": { "message": "?" } })
+}
+
+/// The next question of a call that was sent, and the id of its event.
+async fn question(client: &mut Client, within: Duration) -> Option<(String, Value)> {
+    let question = async {
+        assert!(client.head().await.is_sse());
+        client.message().await.expect("a question")
+    };
+    let (event, ask) = tokio::time::timeout(within, question).await.ok()?;
+    assert_eq!(ask["method"], "elicitation/create", "{ask}");
+    Some((event.expect("an id"), ask))
+}

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use lb_exchange::{Answer, AskKey, Call, Cancel, Command, End, ErrorBody, Outcome, Step, Trace, Whence, Yield};
+use lb_exchange::{
+    Answer, AskKey, Audience, Call, Cancel, Command, End, ErrorBody, Outcome, Step, Trace, Whence, Yield,
+};
 use lb_wire::revision::Era;
 use lb_wire::{Id, Message, Raw, Shape, compose};
 use tokio::time::Instant;
@@ -170,14 +172,15 @@ impl Running {
         loop {
             tokio::select! {
                 biased;
-                command = self.out.command() => match command {
-                    Command::Back => return Ok(()),
-                    command => {
-                        if let Some(end) = self.obey(command) {
-                            return Err(end);
-                        }
+                command = self.out.command() => {
+                    let is_back = matches!(command, Command::Back);
+                    if let Some(end) = self.obey(command) {
+                        return Err(end);
                     }
-                },
+                    if is_back {
+                        return Ok(());
+                    }
+                }
                 step = std::future::poll_fn(|cx| self.slot.poll(cx)) => match step {
                     Step::End(end) => return Err(end),
                     step => self.out.step(step).await,
@@ -360,6 +363,10 @@ impl Commanded for Running {
         if std::mem::take(&mut self.known) && open {
             self.connection.notify("notifications/cancelled", Some(&cancelled_params(self.id, why)));
         }
+    }
+
+    fn heard_by(&mut self, audience: Audience) {
+        self.slot.heard_by(audience);
     }
 }
 

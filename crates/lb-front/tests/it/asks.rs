@@ -159,3 +159,22 @@ async fn asks_survive_the_connection_and_come_again_on_resume() {
     let Reply::Empty { status: 202 } = client.post(&answer(1, json!({ "ok": 1 }))).await else { panic!() };
     assert_eq!(rest(&mut frames).await, [r#"result 1 "{\"ok\":1}""#]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_asked_of_a_client_that_left_before_it_could_know_does_not_wait_for_it() {
+    let (middle, client) = asking(json!({ "elicitation": {} })).await;
+    drop(stream_of(client.call(1, "elicits").await));
+    middle.happened("end elicits").await;
+    let late = client.post(&answer(1, json!({ "action": "accept" }))).await;
+    assert_eq!(json_of(late).0, 202, "nobody waits for it any more");
+
+    let mut listening = stream_of(client.get(None));
+    drop(stream_of(client.call(2, "elicits").await));
+    let mut shown = vec![];
+    while shown.last().is_none_or(|last: &String| !last.starts_with("ask")) {
+        shown.push(show(&listening.next().await.unwrap()));
+    }
+    assert_eq!(shown, ["comment", "retry 3000", "ask 2 elicitation/create"], "it is asked where it listens");
+    client.post(&answer(2, json!({ "action": "accept" }))).await;
+    middle.happened_times("end elicits", 2).await;
+}

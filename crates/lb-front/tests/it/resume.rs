@@ -237,3 +237,34 @@ async fn receipts_of_a_batch_follow_the_cursor() {
     drop(frames);
     assert_eq!(tally.read(), (2, 2), "a cursor: the stored copies are the delivery");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_is_told_whether_its_client_reads() {
+    let middle = middle();
+    let (tell, mut told) = tokio::sync::mpsc::channel(16);
+    middle.on("hears", move |_, out| {
+        let tell = tell.clone();
+        async move {
+            out.step(note("notifications/1", &json!({}))).await;
+            loop {
+                tell.send(format!("{:?}", out.command().await)).await.unwrap();
+            }
+        }
+    });
+    let client = Client::seated(front(&middle), "2025-06-18", json!({})).await;
+    let mut frames = stream_of(client.call(1, "hears").await);
+    let cursor = event_id(&frames.next().await.unwrap()).unwrap();
+    drop(frames);
+    assert_eq!(told.recv().await.unwrap(), "Away");
+    let frames = stream_of(client.get(Some(&cursor)));
+    assert_eq!(told.recv().await.unwrap(), "Back");
+    let second = stream_of(client.get(Some(&cursor)));
+    assert_eq!(told.recv().await.unwrap(), "Back");
+    drop(frames);
+    assert_eq!(told.recv().await.unwrap(), "Back", "one of two is left");
+    drop(second);
+    assert_eq!(told.recv().await.unwrap(), "Away");
+
+    drop(stream_of(client.call(2, "hears").await));
+    assert_eq!(told.recv().await.unwrap(), "Alone", "it never had a cursor");
+}

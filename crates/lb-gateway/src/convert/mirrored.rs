@@ -83,6 +83,7 @@ impl Driver for Retried {
                     Command::Answer(key, answer) => self.inner.remote().answer(key, answer),
                     Command::Cancel(why) => self.inner.remote().cancel(why),
                     Command::Back => self.inner.remote().back(),
+                    Command::Away => self.inner.remote().away(),
                     Command::Alone => self.inner.remote().alone(),
                 };
             }

@@ -183,7 +183,7 @@ impl Conversation {
                     Command::Answer(key, answer) => drop(inner.remote().answer(key, answer)),
                     Command::Cancel(why) => drop(inner.remote().cancel(why)),
                     Command::Back => drop(inner.remote().back()),
-                    Command::Alone => {}
+                    Command::Away | Command::Alone => {}
                 },
                 step = inner.step() => match step {
                     Step::Note(note) => self.noted(note).await,
@@ -265,7 +265,7 @@ impl Conversation {
                     }
                 }
                 Command::Cancel(_) => return Err(End::ours(Outcome::Cancelled)),
-                Command::Back | Command::Alone => {}
+                Command::Back | Command::Away | Command::Alone => {}
             }
         }
         Ok(answers)

@@ -127,7 +127,7 @@ async fn connect(backend: &Arc<Backend>, out: &Yield, within: Duration) -> Conne
             command = out.command() => match command {
                 Command::Cancel(_) => return Connected::Cancelled,
                 Command::Alone => connected = Connected::Alone,
-                Command::Answer(..) | Command::Back => {}
+                Command::Answer(..) | Command::Away | Command::Back => {}
             },
             ready = &mut ready => return match ready {
                 Ok(_) => connected,
