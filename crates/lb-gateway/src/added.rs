@@ -1,7 +1,8 @@
 //! Servers that clients have added: kept beyond this process, and known on every node that shares the store.
 //!
 //! The registry is what counts here, and the store what counts elsewhere. Whoever changes the registry marks the name;
-//! one task writes what the registry then says, and takes up what others have written.
+//! one task writes what the registry then says, and takes up what others have written. A removal is written, too: what is
+//! merely absent was lost by the store, and is written again by whoever still has it.
 
 mod record;
 #[cfg(test)]
@@ -25,6 +26,11 @@ use crate::registry::Scope;
 
 /// How long a server is kept that nobody adds again and that no process which starts finds.
 const TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// How often that time begins again for what is there.
+const EXTEND_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
+/// Stands for a server that was removed, as long as another node may have missed it.
+const GONE: Bytes = Bytes::from_static(b"gone");
+const GONE_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 /// How often the store is looked at where nobody said that it has changed.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// The wait before a store that failed is tried again.
@@ -43,12 +49,14 @@ pub(crate) struct AddedServers {
     bell: Notify,
     /// What the store held when it was last looked at or written to, by folded name.
     seen: Mutex<BTreeMap<String, Bytes>>,
+    /// When what is there was last given its whole time.
+    extended: Mutex<Option<Instant>>,
 }
 
 impl AddedServers {
     pub(crate) fn new(store: Arc<dyn Store>, is_shared: bool) -> Arc<Self> {
-        let (marked, seen) = Default::default();
-        Arc::new(Self { store, is_shared, marked, bell: Notify::new(), seen })
+        let (marked, seen, extended) = Default::default();
+        Arc::new(Self { store, is_shared, marked, bell: Notify::new(), seen, extended })
     }
 
     /// The registry may say something else of this server than before.
@@ -57,15 +65,14 @@ impl AddedServers {
         self.bell.notify_one();
     }
 
-    /// Writes and reads until the gateway is gone.
+    /// Reads and writes until the gateway is gone.
     pub(crate) async fn run(self: Arc<Self>, gateway: Weak<Shared>) {
         let mut changes = None;
         let mut look_at = Instant::now();
+        let mut deaf = false;
         loop {
-            if self.is_shared && changes.is_none() {
-                changes = self.listen().await;
-                // What changed before it was listened to is not told.
-                look_at = Instant::now();
+            if self.is_shared && changes.is_none() && look_at <= Instant::now() {
+                changes = self.listen(&mut deaf).await;
             }
             let heard = async {
                 match &mut changes {
@@ -74,35 +81,47 @@ impl AddedServers {
                 }
             };
             let (looks, lost) = tokio::select! {
-                () = self.bell.notified() => (false, false),
+                biased;
                 () = tokio::time::sleep_until(look_at) => (true, false),
                 heard = heard => (true, !heard),
+                () = self.bell.notified() => (false, false),
             };
             if lost {
                 changes = None;
             }
             let Some(gateway) = gateway.upgrade() else { return };
             let done = async {
-                self.write(&gateway).await?;
-                if looks { self.read(&gateway).await } else { Ok(()) }
+                if looks {
+                    self.read(&gateway).await?;
+                }
+                self.write(&gateway).await
             };
-            match done.await {
-                Ok(()) if looks => look_at = Instant::now() + if self.is_shared { LOOK_EVERY } else { TTL / 30 },
-                Ok(()) => {}
+            look_at = match done.await {
+                // What changed before it is listened to again is not told.
+                Ok(()) if lost => Instant::now(),
+                Ok(()) if looks => Instant::now() + if self.is_shared { LOOK_EVERY } else { EXTEND_EVERY },
+                Ok(()) => look_at,
                 Err(error) => {
                     tracing::debug!(%error, "added servers are kept later");
-                    look_at = Instant::now() + RETRY;
+                    Instant::now() + RETRY
                 }
             }
         }
     }
 
-    async fn listen(&self) -> Option<lb_store::Subscription> {
+    /// Listens to changes; that it cannot be done is said once.
+    async fn listen(&self, deaf: &mut bool) -> Option<lb_store::Subscription> {
         let channel = Key::parse(CHANNEL).ok()?;
         match self.store.subscribe(&channel).await {
-            Ok(changes) => Some(changes),
+            Ok(changes) => {
+                *deaf = false;
+                Some(changes)
+            }
             Err(error) => {
-                tracing::debug!(%error, "changes of added servers are not heard of");
+                if !std::mem::replace(deaf, true) {
+                    let every = LOOK_EVERY.as_secs();
+                    tracing::warn!(%error, every, "added_servers_unheard: the store is looked at instead");
+                }
                 None
             }
         }
@@ -116,14 +135,16 @@ impl AddedServers {
             let Some(name) = self.marked.lock().pop_first() else { break };
             let entry = gateway.registry().folded(&name);
             let wanted = entry.and_then(|entry| Added::of(&entry)).and_then(|added| added.written());
-            if let Err(error) = self.put(&name, wanted.clone()).await {
+            // What was taken up from the store is not written back: it may have changed there again.
+            if self.seen.lock().get(&name).filter(|seen| **seen != GONE) == wanted.as_ref() {
+                continue;
+            }
+            let (value, ttl) = wanted.map_or((GONE, GONE_TTL), |value| (value, TTL));
+            if let Err(error) = self.put(&name, value.clone(), ttl).await {
                 self.marked.lock().insert(name);
                 return Err(error);
             }
-            match wanted {
-                Some(value) => drop(self.seen.lock().insert(name, value)),
-                None => drop(self.seen.lock().remove(&name)),
-            }
+            self.seen.lock().insert(name, value);
             wrote = true;
         }
         if wrote && self.is_shared {
@@ -132,36 +153,49 @@ impl AddedServers {
         Ok(())
     }
 
-    async fn put(&self, name: &str, wanted: Option<Bytes>) -> Result<(), Error> {
-        let key = Key::parse(&format!("{PREFIX}{name}"))?;
-        match wanted {
-            Some(value) => self.store.set(&key, value, TTL).await,
-            None => self.store.delete(&key).await.map(drop),
-        }
+    async fn put(&self, name: &str, value: Bytes, ttl: Duration) -> Result<(), Error> {
+        self.store.set(&Key::parse(&format!("{PREFIX}{name}"))?, value, ttl).await
     }
 
-    /// Takes up what others have written.
+    /// Takes up what others have written, and marks what the store has lost.
     pub(crate) async fn read(&self, gateway: &Arc<Shared>) -> Result<(), Error> {
+        let found = self.found().await?;
+        let before = std::mem::replace(&mut *self.seen.lock(), found.clone());
+        let marked = self.marked.lock().clone();
+        // What is to be written here comes last.
+        for (name, value) in found.iter().filter(|(name, _)| !marked.contains(*name)) {
+            match before.get(name) {
+                Some(known) if known == value => {}
+                _ if *value != GONE => self.take_up(gateway, name, value).await,
+                _ => {
+                    if let Ok(name) = ServerName::parse(name) {
+                        gateway.drop_server(&name, |scope| *scope != Scope::All).await;
+                    }
+                }
+            }
+        }
+        let lost = before.into_iter().filter(|(name, value)| *value != GONE && !found.contains_key(name));
+        self.marked.lock().extend(lost.map(|(name, _)| name));
+        Ok(())
+    }
+
+    /// What the store holds, by folded name. Now and then its time begins again.
+    async fn found(&self) -> Result<BTreeMap<String, Bytes>, Error> {
+        let extends = self.extended.lock().is_none_or(|last| EXTEND_EVERY <= last.elapsed());
         let keys: Vec<Key> = self.store.scan(PREFIX).try_collect().await?;
         let mut found = BTreeMap::new();
         for key in keys {
             let Some(name) = key.as_str().strip_prefix(PREFIX).map(str::to_owned) else { continue };
-            found.extend(self.store.get(&key).await?.map(|value| (name, value)));
-        }
-        let before = std::mem::replace(&mut *self.seen.lock(), found.clone());
-        let marked = self.marked.lock().clone();
-        for (name, value) in found.iter().filter(|(name, value)| before.get(*name) != Some(value)) {
-            // What is to be written here comes last.
-            if !marked.contains(name) {
-                self.take_up(gateway, name, value).await;
+            let Some(value) = self.store.get(&key).await? else { continue };
+            if extends && value != GONE {
+                self.store.expire(&key, TTL).await?;
             }
+            found.insert(name, value);
         }
-        for name in before.keys().filter(|name| !found.contains_key(*name) && !marked.contains(*name)) {
-            if let Ok(name) = ServerName::parse(name) {
-                gateway.drop_server(&name, |scope| *scope != Scope::All).await;
-            }
+        if extends {
+            *self.extended.lock() = Some(Instant::now());
         }
-        Ok(())
+        Ok(found)
     }
 
     async fn take_up(&self, gateway: &Arc<Shared>, name: &str, value: &Bytes) {

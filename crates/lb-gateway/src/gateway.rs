@@ -433,6 +433,11 @@ impl Shared {
         });
     }
 
+    #[cfg(test)]
+    pub(crate) fn added_servers(&self) -> Option<&Arc<AddedServers>> {
+        self.added.as_ref()
+    }
+
     /// A server was defined, defined anew or removed.
     pub(crate) fn note_server(&self, name: &ServerName) {
         if let Some(added) = &self.added {

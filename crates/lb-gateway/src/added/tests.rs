@@ -55,8 +55,22 @@ async fn memory() -> Arc<dyn Store> {
     lb_store::open(&Settings::parse("memory").expect("a store")).await.expect("a store")
 }
 
+/// What the store holds, removals left out.
 async fn kept(store: &Arc<dyn Store>) -> usize {
-    store.scan(PREFIX).try_collect::<Vec<_>>().await.expect("an answer").len()
+    let mut count = 0;
+    for key in store.scan(PREFIX).try_collect::<Vec<_>>().await.expect("an answer") {
+        let value = store.get(&key).await.expect("an answer");
+        count += usize::from(value.is_some_and(|value| value != GONE));
+    }
+    count
+}
+
+async fn until_kept(store: &Arc<dyn Store>, wanted: usize) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while kept(store).await != wanted {
+        assert!(Instant::now() < deadline, "it was not written");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 #[tokio::test]
@@ -66,11 +80,7 @@ async fn an_added_server_is_there_after_a_restart_and_a_removed_one_is_not() {
     add(&first, remote("a", "https://a.example/mcp")).await;
     add(&first, remote("b", "https://b.example/mcp")).await;
     first.shared().drop_server(&ServerName::parse("b").expect("a name"), |_| true).await;
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while kept(&store).await != 1 {
-        assert!(Instant::now() < deadline, "it was not written");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until_kept(&store, 1).await;
     let second = process(&store, false, Policy::default());
     until("it is not there", || urls(&second) == ["https://a.example/mcp"]).await;
     let entry = second.shared().registry().folded("a").expect("a server");
@@ -99,11 +109,53 @@ async fn a_program_is_not_started_where_clients_may_not_start_any() {
     let target = Target::Child { command: "true".to_owned(), args, env, cwd, inherit_env };
     add(&first, ServerSpec::new(ServerName::parse("a").expect("a name"), target)).await;
     add(&first, remote("b", "https://b.example/mcp")).await;
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while kept(&store).await != 2 {
-        assert!(Instant::now() < deadline, "it was not written");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until_kept(&store, 2).await;
     let second = process(&store, false, Policy::default());
     until("the other is not there", || urls(&second) == ["https://b.example/mcp"]).await;
+}
+
+#[tokio::test]
+async fn a_store_that_has_lost_everything_takes_no_server_away() {
+    let store = memory().await;
+    let first = process(&store, true, Policy::default());
+    add(&first, remote("a", "https://a.example/mcp")).await;
+    add(&first, remote("b", "https://b.example/mcp")).await;
+    until_kept(&store, 2).await;
+    for key in store.scan(PREFIX).try_collect::<Vec<_>>().await.expect("an answer") {
+        store.delete(&key).await.expect("it goes");
+    }
+    store.publish(&Key::parse(CHANNEL).expect("a key"), "changed".into()).await.expect("it is told");
+    until_kept(&store, 2).await;
+    assert_eq!(urls(&first).len(), 2, "they are still served");
+}
+
+#[tokio::test]
+async fn what_was_taken_up_is_not_written_back_over_a_newer_change() {
+    let store = memory().await;
+    let (first, second) = (process(&store, true, Policy::default()), process(&store, true, Policy::default()));
+    add(&first, remote("a", "https://one.example/mcp")).await;
+    until("it was not told", || urls(&second) == ["https://one.example/mcp"]).await;
+    let added = second.shared().added_servers().expect("they are kept").clone();
+    // As if it had just been taken up, and the registry's note came late.
+    let key = Key::parse(&format!("{PREFIX}a")).expect("a key");
+    let newer = store.get(&key).await.expect("an answer").expect("it is there");
+    let newer = String::from_utf8(newer.to_vec()).expect("text").replace("one.example", "two.example");
+    store.set(&key, newer.clone(), TTL).await.expect("written");
+    added.mark(&ServerName::parse("a").expect("a name"));
+    added.write(second.shared()).await.expect("nothing to write");
+    assert_eq!(store.get(&key).await.expect("an answer"), Some(newer.into()), "the newer one stays");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_is_kept_as_long_as_a_process_looks_after_it() {
+    let store = memory().await;
+    let added = AddedServers::new(store.clone(), false);
+    added.put("a", "a value".into(), TTL).await.expect("written");
+    added.put("b", GONE, GONE_TTL).await.expect("written");
+    for _ in 0..40 {
+        tokio::time::advance(EXTEND_EVERY).await;
+        added.found().await.expect("an answer");
+    }
+    let found: Vec<_> = added.found().await.expect("an answer").into_keys().collect();
+    assert_eq!(found, ["a"], "a removal is forgotten in time");
 }
