@@ -47,6 +47,12 @@ const AT_ONCE: usize = 16;
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// Bytes that wait for a store that does not answer; sessions that have more are written anew when it does.
 const WAITING_BYTES_MAX: usize = 32 << 20;
+/// The wait of those that were not tried because the store did not answer others.
+const RETRY_UNTRIED: Duration = Duration::from_millis(500);
+/// Sessions that have ended and are removed in one go, before what has changed meanwhile is written.
+const ERASED_AT_ONCE: usize = 256;
+/// Sessions that have ended and are not yet removed; beyond them nobody is let in.
+const ENDING_MAX: usize = 4_096;
 /// How long the end of the process waits for the store.
 const FINISH_MAX: Duration = Duration::from_secs(5);
 /// How long the end of a session waits for the store.
@@ -88,6 +94,8 @@ pub(crate) struct Keeper {
     pass: tokio::sync::Mutex<()>,
     /// Bytes that wait.
     waiting: AtomicUsize,
+    /// Whether the store had no room when it was last written to.
+    full: AtomicBool,
     /// The process ends: from here on only [`Keeper::finish`] writes.
     finishing: CancellationToken,
     /// Whether nothing is written any more: what happens from here on is the end of the process, not of sessions.
@@ -103,8 +111,8 @@ impl Keeper {
         let (marked, writing, pass, waiting, claimed) = Default::default();
         let (bell, hurry) = (Notify::new(), Notify::new());
         let (finishing, stopped) = (CancellationToken::new(), AtomicBool::new(false));
-        let lost = OnceLock::new();
-        Arc::new(Self { keeping, marked, bell, hurry, writing, pass, waiting, finishing, stopped, lost, claimed })
+        let (lost, full) = (OnceLock::new(), AtomicBool::new(false));
+        Arc::new(Self { keeping, marked, bell, hurry, writing, pass, waiting, full, finishing, stopped, lost, claimed })
     }
 
     /// Who hears of sessions that belong to somebody else: they are to be dropped without another word to the store.
@@ -159,6 +167,26 @@ impl Keeper {
         self.mark(&writing.id);
     }
 
+    /// Whether a new session could be kept, as far as is known, beside these that are here.
+    pub(crate) fn has_room(&self, sessions: usize) -> bool {
+        let ending = self.writing.lock().len().saturating_sub(sessions);
+        let away = self.is_shared() && self.store().facts().away_since.is_some();
+        ending <= ENDING_MAX && !away
+    }
+
+    /// Whether the store had no room when it was last written to.
+    pub(crate) fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
+    }
+
+    fn note_full(&self, full: bool) {
+        if full && !self.full.swap(true, Ordering::Relaxed) {
+            tracing::warn!("store_full: the store has no room; new sessions are refused until it has");
+        } else if !full {
+            self.full.store(false, Ordering::Relaxed);
+        }
+    }
+
     /// Something of a session is to be written.
     pub(crate) fn mark(&self, id: &SessionId) {
         if !self.is_stopped() && self.marked.lock().insert(id.as_str().into()) {
@@ -184,7 +212,9 @@ impl Keeper {
 
     /// Writes what there is of one session, now. False when the store does not take it.
     pub(crate) async fn write_now(&self, writing: &Writing) -> bool {
-        matches!(writing.write(self, true).await, Wrote::All)
+        let wrote = writing.write(self, true).await;
+        self.after(writing, wrote);
+        wrote == Wrote::All
     }
 
     /// Waits until nothing is kept of a session that has ended, for as long as is reasonable.
@@ -202,7 +232,7 @@ impl Keeper {
     /// Writes one session and lets go of it. False when it stays ours.
     pub(crate) async fn let_go(&self, writing: &Writing) -> bool {
         let wrote = writing.release(self).await;
-        self.after(&writing.id, wrote);
+        self.after(writing, wrote);
         let gone = matches!(wrote, Wrote::Ended(_));
         if !gone {
             self.mark(&writing.id);
@@ -277,37 +307,65 @@ impl Keeper {
     /// Writes what is marked. After what time some of it has to be tried again, if any.
     async fn pass(&self, urgent: bool) -> Option<Duration> {
         let _one_at_a_time = self.pass.lock().await;
-        let marked = std::mem::take(&mut *self.marked.lock());
+        let (marked, left) = self.take_marked();
         let away = AtomicBool::new(false);
-        let writes = marked.into_iter().map(|id| {
+        let writes = marked.into_iter().map(|writing| {
             let away = &away;
             async move {
-                let writing = self.writing.lock().get(&id).cloned()?;
                 // One is enough to find out that nobody answers.
                 let wrote = match away.load(Ordering::Relaxed) {
-                    true => Wrote::Later(RETRY.0),
+                    true => Wrote::Later(RETRY_UNTRIED),
                     false => writing.write(self, urgent).await,
                 };
-                self.after(&writing.id, wrote);
+                self.after(&writing, wrote);
                 let Wrote::Later(wait) = wrote else { return None };
                 away.fetch_or(self.store().facts().away_since.is_some(), Ordering::Relaxed);
-                self.marked.lock().insert(id);
+                self.marked.lock().insert(writing.id.as_str().into());
                 Some(wait)
             }
         });
         let waits = stream::iter(writes).buffer_unordered(AT_ONCE);
-        waits.fold(None, |least, wait| async move { least.into_iter().chain(wait).min() }).await
+        let wait = waits.fold(None, |least, wait| async move { least.into_iter().chain(wait).min() }).await;
+        match left && !away.load(Ordering::Relaxed) {
+            true => Some(Duration::ZERO),
+            false => wait,
+        }
+    }
+
+    /// What is marked: sessions that go on come first, and of those that have ended so many as may hold the others up.
+    /// Whether some are left.
+    fn take_marked(&self) -> (Vec<Arc<Writing>>, bool) {
+        let mut marked = self.marked.lock();
+        let writing = self.writing.lock();
+        let found = std::mem::take(&mut *marked).into_iter().filter_map(|id| writing.get(&id).cloned());
+        let (mut ended, mut all): (Vec<_>, Vec<_>) = found.partition(|writing| writing.is_over());
+        let later = ended.split_off(ended.len().min(ERASED_AT_ONCE));
+        marked.extend(later.iter().map(|writing| Box::from(writing.id.as_str())));
+        all.append(&mut ended);
+        (all, !later.is_empty())
     }
 
     /// What follows from a write.
-    fn after(&self, id: &SessionId, wrote: Wrote) {
+    fn after(&self, writing: &Writing, wrote: Wrote) {
         let Wrote::Ended(end) = wrote else { return };
-        self.writing.lock().remove(id.as_str());
+        let was_here = self.put_down(writing);
         if end == Ended::Lost
+            && was_here
             && let Some(hear) = self.lost.get()
         {
-            hear(id);
+            hear(&writing.id);
         }
+    }
+
+    /// Nothing more is written of this. False when another process of writing has taken its place: the session is awake
+    /// again.
+    fn put_down(&self, writing: &Writing) -> bool {
+        let mut all = self.writing.lock();
+        let is_here = all.get(writing.id.as_str()).is_some_and(|here| std::ptr::eq(&raw const **here, writing));
+        if is_here {
+            all.remove(writing.id.as_str());
+        }
+        is_here
     }
 
     /// Counts what waits anew; false when that is too much.

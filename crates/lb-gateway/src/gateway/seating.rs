@@ -31,6 +31,9 @@ use crate::telemetry::Watcher;
 /// How long a new session waits for the store. A client that is sent away soon comes back soon.
 const WRITTEN_MAX: Duration = Duration::from_millis(500);
 
+/// What a client is told whose session cannot be kept.
+const NO_ANSWER: &str = "the store does not answer, try again later";
+
 /// A session, and what its client is told.
 struct Seated {
     seat: Arc<LegacySeat>,
@@ -75,6 +78,12 @@ impl Shared {
             self.totals.sessions_refused.inc();
             return Err(busy("no room for another session, try again later"));
         }
+        // Before anything is made of it: what cannot be kept is not begun.
+        let sessions = self.sessions.read().len();
+        if self.keeper.as_ref().is_some_and(|keeper| !keeper.has_room(sessions)) {
+            self.totals.sessions_refused.inc();
+            return Err(busy(NO_ANSWER));
+        }
         let head = self.keeper.as_ref().map(|_| Head { hello: hello.clone(), began: self.clock.now().unix }.kept());
         let Seated { seat, result, entry } = self.welcome(hello, head.as_ref()).await?;
         self.keep(&seat).await?;
@@ -108,14 +117,15 @@ impl Shared {
         let (Some(keeper), Some(kept)) = (&self.keeper, &seat.kept) else { return Ok(()) };
         kept.set_verified(keeper.generation());
         keeper.begin(kept);
-        if !keeper.is_shared() {
+        if !keeper.is_shared() && !keeper.is_full() {
             return Ok(());
         }
         let unseen = Unseen { gateway: self, seat: Some(seat) };
         let written = tokio::time::timeout(WRITTEN_MAX, keeper.write_now(kept)).await;
         if !written.unwrap_or(false) {
             self.totals.sessions_refused.inc();
-            return Err(busy("the store does not answer, try again later"));
+            let full = keeper.is_full();
+            return Err(busy(if full { "the store is full, try again later" } else { NO_ANSWER }));
         }
         unseen.seen();
         Ok(())

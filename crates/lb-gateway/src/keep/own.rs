@@ -15,12 +15,16 @@ impl Writing {
     pub(super) async fn claim(&self, state: &mut State, keeper: &Keeper) -> Result<(), Stop> {
         for _ in 0..ATTEMPTS {
             let Some(instead_of) = state.claim.clone() else { return Ok(()) };
-            state.tried = true;
-            let ttl = keeper.ttl();
+            let (ttl, tried) = (keeper.ttl(), std::mem::replace(&mut state.tried, true));
             let batch = Batch::new().when(&self.keys.owner, instead_of).set(&self.keys.owner, state.owner.value(), ttl);
-            match keeper.store().apply(batch.set(&self.keys.head, self.head.bytes().clone(), ttl)).await? {
-                Applied::Done(_) => state.claim = None,
-                Applied::Refused(_) => self.resolve(state, keeper).await?,
+            match keeper.store().apply(batch.set(&self.keys.head, state.head.bytes().clone(), ttl)).await {
+                Ok(Applied::Done(_)) => state.claim = None,
+                Ok(Applied::Refused(_)) => self.resolve(state, keeper).await?,
+                Err(error) => {
+                    // A store that has no room has certainly not done it.
+                    state.tried = tried || !matches!(error, Error::Full(_) | Error::TooLarge { .. });
+                    return Err(error.into());
+                }
             }
         }
         Ok(())
@@ -76,6 +80,7 @@ impl Writing {
             Err(Stop::Later(_)) => true,
             Err(Stop::Lost) => {
                 self.concluded(&mut state, keeper, Err(Stop::Lost));
+                keeper.put_down(self);
                 false
             }
         }
@@ -123,7 +128,12 @@ impl Writing {
                 let task = self.keys.task(id)?;
                 keeper.store().apply(Batch::new().when(&self.keys.owner, expected.clone()).delete(&task)).await?;
             }
-            match keeper.store().apply(self.erasure(state, expected.clone(), keeper)?).await? {
+            let erased = match keeper.store().apply(self.erasure(state, expected.clone(), Some(keeper.ttl()))?).await {
+                // Room is worth more than the word that there was one.
+                Err(Error::Full(_)) => keeper.store().apply(self.erasure(state, expected.clone(), None)?).await,
+                other => other,
+            };
+            match erased? {
                 Applied::Done(_) => expected = None,
                 Applied::Refused(_) => expected = self.erasable(state, keeper).await?,
             }
@@ -131,9 +141,19 @@ impl Writing {
         Err(Stop::Later(Error::WrongShape("the owner of a session changes while it ends")))
     }
 
-    fn erasure(&self, state: &State, expected: Option<bytes::Bytes>, keeper: &Keeper) -> Result<Batch, Error> {
+    /// Removes everything, and leaves a word for this long, if at all.
+    fn erasure(
+        &self,
+        state: &State,
+        expected: Option<bytes::Bytes>,
+        word: Option<std::time::Duration>,
+    ) -> Result<Batch, Error> {
         let keys = &self.keys;
-        let batch = Batch::new().when(&keys.owner, expected).set(&keys.owner, state.owner.gone().value(), keeper.ttl());
+        let batch = Batch::new().when(&keys.owner, expected);
+        let batch = match word {
+            Some(ttl) => batch.set(&keys.owner, state.owner.gone().value(), ttl),
+            None => batch.delete(&keys.owner),
+        };
         let batch = batch.delete(&keys.head).delete(&keys.record).delete(&keys.events).delete(&keys.streams);
         state.tasks.iter().try_fold(batch, |batch, id| Ok(batch.delete(&keys.task(*id)?)))
     }

@@ -1,4 +1,5 @@
 mod cluster;
+mod full;
 mod store;
 mod streams;
 

@@ -33,7 +33,6 @@ const ROUNDS_MAX: usize = 16;
 pub(crate) struct Writing {
     pub(super) id: SessionId,
     pub(super) keys: Keys,
-    pub(super) head: Raw,
     source: Source,
     /// Its resumable streams, from the moment that it is seated.
     pub(super) streams: OnceLock<SharedStreams>,
@@ -72,6 +71,8 @@ pub(super) struct State {
     pub(super) owner: Owner,
     /// The owner's key is yet to be set, in place of this.
     pub(super) claim: Option<Option<Bytes>>,
+    /// Who its client is; nothing once it has ended.
+    pub(super) head: Raw,
     /// Whether that has been tried: the store may have done it without an answer.
     pub(super) tried: bool,
     pub(super) pieces: VecDeque<Piece>,
@@ -157,8 +158,8 @@ impl From<Error> for Stop {
 impl Writing {
     /// A new session, owned by `owner` once the first batch is done.
     pub(crate) fn new(id: &SessionId, head: Raw, owner: Owner, source: Source) -> Result<Self, Error> {
-        let state = State { claim: Some(None), ..State::of(owner) };
-        Ok(Self::with(id, Keys::of(id.as_str())?, head, source, state))
+        let state = State { claim: Some(None), ..State::of(head, owner) };
+        Ok(Self::with(id, Keys::of(id.as_str())?, source, state))
     }
 
     /// A session that was taken over, and of which this is in the store.
@@ -170,20 +171,24 @@ impl Writing {
         (tasks, events, told, recorded): (Vec<Ulid>, Log, Option<Raw>, bool),
     ) -> Self {
         let tasks = tasks.into_iter().collect();
-        let state = State { tasks, events, told, recorded, ..State::of(owner) };
-        Self::with(id, keys, head, source, state)
+        let state = State { tasks, events, told, recorded, ..State::of(head, owner) };
+        Self::with(id, keys, source, state)
     }
 
-    fn with(id: &SessionId, keys: Keys, head: Raw, source: Source, state: State) -> Self {
+    fn with(id: &SessionId, keys: Keys, source: Source, state: State) -> Self {
         let (over, touch) = (AtomicBool::new(false), AtomicBool::new(false));
         let (touched, verified) = (AtomicU64::new(0), AtomicU64::new(0));
         let (id, state, streams) = (id.clone(), Mutex::new(state), OnceLock::new());
-        Self { id, keys, head, source, streams, over, touch, touched, verified, state }
+        Self { id, keys, source, streams, over, touch, touched, verified, state }
     }
 
     /// The session is over: what is kept of it goes.
     pub(crate) fn end(&self) {
         self.over.store(true, Ordering::Release);
+        // A store that is away may not be asked for long; until then only the name of it is held.
+        if let Ok(mut state) = self.state.try_lock() {
+            state.clear();
+        }
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -230,7 +235,10 @@ impl Writing {
     /// Notes how a write ended, and what still waits after it.
     pub(super) fn concluded(&self, state: &mut State, keeper: &Keeper, written: Result<(), Stop>) -> Wrote {
         match written {
-            Ok(()) => state.pause = None,
+            Ok(()) => {
+                keeper.note_full(false);
+                state.pause = None;
+            }
             Err(Stop::Lost) => {
                 state.end = Some(Ended::Lost);
                 state.pieces.clear();
@@ -238,6 +246,9 @@ impl Writing {
             Err(Stop::Later(error)) => {
                 let length = state.pause.map_or(RETRY.0, |pause| (pause.length * 2).min(RETRY.1));
                 tracing::debug!(%error, "a session is written later");
+                if matches!(error, Error::Full(_)) {
+                    keeper.note_full(true);
+                }
                 self.tell_stalled();
                 state.pause = Some(Pause { until: Instant::now() + length, length });
             }
@@ -322,7 +333,7 @@ impl Writing {
         let lost = std::mem::take(&mut state.anew);
         let anew = lost || EVENTS_NEAR <= state.events.entries;
         if anew {
-            state.pieces.push_back(Piece::Head(self.head.clone()));
+            state.pieces.push_back(Piece::Head(state.head.clone()));
             state.events.base = state.events.last.max(state.events.given);
             state.told = None;
             cell.iter().for_each(|cell| cell.with(Session::keep));
@@ -387,10 +398,11 @@ impl Writing {
 }
 
 impl State {
-    fn of(owner: Owner) -> Self {
+    fn of(head: Raw, owner: Owner) -> Self {
         Self {
             owner,
             claim: None,
+            head,
             tried: false,
             pieces: VecDeque::new(),
             tasks: BTreeSet::new(),
@@ -464,5 +476,6 @@ impl State {
     /// Forgets what waits: nothing is written any more.
     pub(super) fn clear(&mut self) {
         self.pieces.clear();
+        self.head = Raw::empty_object();
     }
 }
