@@ -8,7 +8,7 @@ use lb_exchange::Tasks;
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::connection::serve_connection;
-use crate::listen::{Farewell, Listener, Source};
+use crate::listen::{Farewell, Listener, Side, Source};
 use crate::peer::Peer;
 use crate::phase::Level;
 use crate::server::Server;
@@ -56,7 +56,12 @@ impl Door {
             }
             match accept(listener).await {
                 Ok((socket, peer)) => {
-                    let late = self.server.phase.level() != Level::Serving;
+                    // Other nodes send on what only this one can answer, and so are served for longer.
+                    let last = match listener.side {
+                        Side::Clients => Level::Serving,
+                        Side::Nodes => Level::Draining,
+                    };
+                    let late = last < self.server.phase.level();
                     self.start(socket, Peer { late, side: listener.side, ..peer }, listener.tls.as_ref());
                 }
                 Err(error) => self.rest_after(&error).await,

@@ -26,6 +26,9 @@ use crate::told::tell;
 
 /// How often a request is sent, where nothing of it has reached anybody before.
 const ATTEMPTS_MAX: usize = 2;
+/// How often it is asked whether a node that has not answered still has what the request names. One that is frozen keeps
+/// its connections open, and its sessions go elsewhere.
+const LOOK_AGAIN_EVERY: Duration = Duration::from_secs(5);
 /// Headers of one connection, and those that are written anew.
 const OF_ONE_CONNECTION: [HeaderName; 10] = [
     CONNECTION,
@@ -66,7 +69,11 @@ impl Visit<'_> {
                 Place::Node(_) if self.claims.is_some() => return Some(bare(StatusCode::MISDIRECTED_REQUEST)),
                 Place::Node(url) => url,
             };
-            match self.send_on(&url, request, body, record).await {
+            let sent = tokio::select! {
+                sent = self.send_on(&url, request, body, record) => sent,
+                () = self.moved_from(&url, &headers) => Err(SendError::Lost("it has moved elsewhere".to_owned())),
+            };
+            match sent {
                 // It refuses us, and not the client.
                 Ok(response) if response.status() == StatusCode::UNAUTHORIZED => {
                     why = "it does not know this node as one: keys or clocks differ, its log says which".to_owned();
@@ -87,6 +94,21 @@ impl Visit<'_> {
         }
         let why = format!("the node that has this session cannot be reached, and the request was not sent: {why}");
         Some(unavailable(era, &why))
+    }
+
+    /// Waits until what a request names is not at this node any more.
+    async fn moved_from(&self, url: &Arc<str>, headers: &lb_front::Headers<'_>) {
+        loop {
+            tokio::time::sleep(LOOK_AGAIN_EVERY).await;
+            match self.server.front.route(headers) {
+                Route::Here => return,
+                Route::Ask(place) => match place.await {
+                    Place::Node(there) if there == *url => {}
+                    Place::Away(_) => {}
+                    Place::Node(_) | Place::Here => return,
+                },
+            }
+        }
     }
 
     async fn send_on(

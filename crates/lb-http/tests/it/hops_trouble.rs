@@ -186,3 +186,27 @@ async fn nodes_speak_tls_to_each_other() {
     assert_eq!(response.status, 503);
     assert!(response.text().contains("was not sent"), "{}", response.text());
 }
+
+#[tokio::test]
+async fn a_request_that_a_frozen_node_has_ends_when_its_session_has_moved() {
+    let (node, tasks) = (Node::start().await, Tasks::default());
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let frozen: Arc<str> = format!("http://{}", listener.local_addr().expect("an address")).into();
+    tasks.spawn(async move {
+        let mut held = Vec::new();
+        while let Ok((socket, _)) = listener.accept().await {
+            held.push(socket);
+        }
+    });
+    node.says(Place::Node(frozen));
+    let mut peer = node.server.connect().await;
+    let call = request(1, "tools/list", json!({}));
+    let answered = peer.post(&SESSION, &call);
+    tokio::pin!(answered);
+    let early = tokio::time::timeout(Duration::from_millis(300), &mut answered).await;
+    assert!(early.is_err(), "it waits as long as the node has the session");
+    node.says(Place::Node("http://127.0.0.1:9".into()));
+    let response = tokio::time::timeout(Duration::from_secs(50), answered).await.expect("it ends");
+    assert_eq!(response.code(), (503, -32000));
+    assert!(response.text().contains("may have been run"), "{}", response.text());
+}
