@@ -1,0 +1,241 @@
+//! The one thing that whoever serves HTTP holds: it checks requests and answers those that are about tokens.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, Request, Response, Uri};
+use lb_exchange::Principal;
+use lb_store::Store;
+use parking_lot::RwLock;
+use serde_json::Value;
+
+use crate::apikey::ApiKeys;
+use crate::client::Clients;
+use crate::family::Families;
+use crate::fetch::Fetch;
+use crate::form::Form;
+use crate::keys::Keys;
+use crate::oidc::Idp;
+use crate::policy::{Decision, Rules, Target, Who, decide};
+use crate::refusal::{Place, Refusal};
+use crate::resource::Resources;
+use crate::scope::{Scope, Scopes};
+use crate::secret::{Hash, equal};
+use crate::settings::Settings;
+use crate::token::{TokenError, verify};
+
+/// What somebody who was let in may do, for one request.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    /// Who it is. A session belongs to the principal and the client together.
+    pub who: Who,
+    /// What the token may do.
+    pub scopes: Scopes,
+    /// The family of the token, which a session that was used with it ends with.
+    pub family: Option<String>,
+    /// Whether everything is allowed, because the operator or a key of an administrator sent it.
+    operator: bool,
+}
+
+impl Grant {
+    /// Whether the gateway itself may be changed.
+    pub fn is_admin(&self) -> bool {
+        self.scopes.has(&Scope::Admin)
+    }
+}
+
+/// How others are reached.
+#[derive(Clone)]
+pub struct Ports {
+    /// Where everything is kept.
+    pub store: Arc<dyn Store>,
+    /// Asks strangers for documents about clients: public addresses only.
+    pub documents: Arc<dyn Fetch>,
+    /// Asks the operator's provider.
+    pub provider: Arc<dyn Fetch>,
+}
+
+/// Why it cannot be set up.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{}", .0.join("; "))]
+pub struct SetupError(pub Vec<String>);
+
+/// Checks requests, and answers those that are about tokens.
+pub struct Auth {
+    pub(crate) settings: Settings,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) keys: Arc<Keys>,
+    pub(crate) families: Families,
+    pub(crate) clients: Clients,
+    pub(crate) resources: Resources,
+    pub(crate) idp: Option<Idp>,
+    rules: RwLock<Arc<Rules>>,
+    api_keys: RwLock<Arc<ApiKeys>>,
+    operator: Option<Hash>,
+}
+
+impl Auth {
+    /// Sets it up.
+    ///
+    /// # Errors
+    /// Everything in the settings that would let strangers in or nobody.
+    pub fn new(settings: Settings, keys: Keys, ports: Ports) -> Result<Self, SetupError> {
+        let problems = settings.problems();
+        if !problems.is_empty() {
+            return Err(SetupError(problems));
+        }
+        let keys = Arc::new(keys);
+        let idp = settings.provider.clone().map(|provider| Idp::new(provider, &settings.public_url, ports.provider));
+        Ok(Self {
+            families: Families::new(ports.store.clone(), keys.clone(), &settings.public_url),
+            clients: Clients::new(ports.store.clone(), ports.documents, &settings),
+            resources: Resources::new(&settings.public_url),
+            rules: RwLock::new(Arc::new(settings.rules.clone())),
+            api_keys: RwLock::new(Arc::new(settings.api_keys.clone())),
+            operator: settings.operator_token.as_ref().map(crate::secret::Secret::hash),
+            store: ports.store,
+            settings,
+            keys,
+            idp,
+        })
+    }
+
+    /// Replaces the rules; they count from the next request on.
+    pub fn set_rules(&self, rules: Rules) {
+        *self.rules.write() = Arc::new(rules);
+    }
+
+    /// Replaces the keys of programs.
+    pub fn set_api_keys(&self, keys: ApiKeys) {
+        *self.api_keys.write() = Arc::new(keys);
+    }
+
+    pub(crate) fn rules(&self) -> Arc<Rules> {
+        self.rules.read().clone()
+    }
+
+    /// Says who sent a request and what its token may do. Cancel safe: yes.
+    ///
+    /// # Errors
+    /// Why it does not go on; [`refuse`](Self::refuse) makes the answer of it.
+    pub async fn check(&self, headers: &HeaderMap, uri: &Uri, now: SystemTime) -> Result<Grant, Refusal> {
+        let sent = bearer(headers, uri)?;
+        if self.operator.is_some_and(|operator| operator == Hash::of(sent.as_bytes())) {
+            return Ok(operator());
+        }
+        if ApiKeys::looks_like(sent) {
+            return self.by_key(sent);
+        }
+        if self.idp.is_none() {
+            return Err(Refusal::Invalid);
+        }
+        let claims = verify(&self.keys, &self.settings.public_url, sent, now).map_err(|error| match error {
+            TokenError::Expired => Refusal::Expired,
+            TokenError::Invalid => Refusal::Invalid,
+        })?;
+        if !self.resources.covers(&claims.aud, uri.path()) {
+            return Err(Refusal::Invalid);
+        }
+        let record = self.families.check(&claims, now).await.map_err(|error| {
+            tracing::warn!(%error, "tokens cannot be checked");
+            Refusal::StoreAway
+        })?;
+        let record = record.ok_or(Refusal::Invalid)?;
+        let who = record.granted.login.who(&claims.client_id);
+        let rules = self.rules();
+        // The rules may have changed since the login.
+        if !rules.lets_in(&who) {
+            return Err(Refusal::Invalid);
+        }
+        let scopes = Scopes::parse(&claims.scope).ok_or(Refusal::Invalid)?;
+        let scopes = if rules.admins.name(&who) { scopes } else { scopes.without_admin() };
+        Ok(Grant { who, scopes, family: Some(claims.fam), operator: false })
+    }
+
+    fn by_key(&self, sent: &str) -> Result<Grant, Refusal> {
+        let keys = self.api_keys.read().clone();
+        let key = keys.find(sent).ok_or(Refusal::Invalid)?;
+        let who = named(&format!("key:{}", key.id));
+        let operator = key.scopes.has(&Scope::Admin);
+        Ok(Grant { who, scopes: key.scopes.clone(), family: None, operator })
+    }
+
+    /// Decides on one request of somebody who was let in.
+    pub fn decide(&self, grant: &Grant, method: &str, target: Target<'_>) -> Decision {
+        if grant.operator { Decision::Allow } else { decide(&grant.who, &grant.scopes, &self.rules(), method, target) }
+    }
+
+    /// The answer to a request that does not go on. `id` is the id of the JSON-RPC request, where one was read.
+    pub fn refuse(&self, refusal: &Refusal, path: &str, id: Option<&Value>) -> Response<Bytes> {
+        let metadata = self.idp.as_ref().map(|_| self.resource_metadata_address(path));
+        refusal.answer(&Place { metadata }, id)
+    }
+
+    /// Whether the family of a token still lives, for what must end with it. Not known while the store is away.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn is_alive(&self, family: &str, now: SystemTime) -> Result<bool, lb_store::Error> {
+        self.families.lives(family, now).await
+    }
+
+    /// Whether a path is one that [`handle`](Self::handle) answers.
+    pub fn handles(path: &str) -> bool {
+        crate::endpoint::Route::of(path).is_some()
+    }
+
+    /// Answers a request for one of the paths of OAuth. Cancel safe: what was done stays done.
+    pub async fn handle(&self, request: Request<Bytes>, from: IpAddr, now: SystemTime) -> Response<Bytes> {
+        crate::endpoint::answer(self, &request, from, now).await
+    }
+}
+
+impl std::fmt::Debug for Auth {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Auth").field("public_url", &self.settings.public_url).finish_non_exhaustive()
+    }
+}
+
+/// The one token of a request.
+fn bearer<'a>(headers: &'a HeaderMap, uri: &Uri) -> Result<&'a str, Refusal> {
+    let in_query = |query: &str| Form::parse(query.as_bytes()).is_none_or(|form| form.get("access_token").is_some());
+    if uri.query().is_some_and(in_query) {
+        return Err(Refusal::Malformed);
+    }
+    let mut all = headers.get_all(AUTHORIZATION).iter();
+    let first = all.next().ok_or(Refusal::NoCredentials)?;
+    if all.next().is_some() {
+        return Err(Refusal::Malformed);
+    }
+    let text = first.to_str().map_err(|_| Refusal::Malformed)?;
+    let (scheme, token) = text.split_once(' ').unwrap_or((text, ""));
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Err(Refusal::NoCredentials);
+    }
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
+    let token = token.trim_matches(' ');
+    if token.is_empty() || !token.bytes().all(fits) { Err(Refusal::Malformed) } else { Ok(token) }
+}
+
+fn operator() -> Grant {
+    let scopes = Scopes::default().with(Scope::Admin);
+    Grant { who: named("operator"), scopes, family: None, operator: true }
+}
+
+fn named(name: &str) -> Who {
+    Who {
+        principal: Principal::named(name),
+        subject: name.into(),
+        domain: None,
+        groups: Vec::new(),
+        client: name.into(),
+    }
+}
+
+/// Whether two texts that came from outside are the same.
+pub(crate) fn same(a: &str, b: &str) -> bool {
+    equal(a.as_bytes(), b.as_bytes())
+}

@@ -1,0 +1,187 @@
+//! Clients whose id is the address of a document about them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Method as Verb, StatusCode};
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::Value;
+use url::Url;
+
+use super::{Client, ClientError, Method, Origin, clean};
+use crate::fetch::{Ask, Fetch, fetch};
+use crate::redirect;
+use crate::scope::Scopes;
+
+const BYTES_MAX: usize = 64 * 1_024;
+const TIMEOUT: Duration = Duration::from_secs(5);
+const KEPT_MIN: Duration = Duration::from_secs(60);
+const KEPT_MAX: Duration = Duration::from_secs(86_400);
+/// How long a failure is believed.
+const FAILED_FOR: Duration = Duration::from_secs(30);
+const DOCUMENTS_MAX: usize = 1_000;
+
+/// Documents that were fetched a moment ago.
+pub(super) struct Documents {
+    port: Arc<dyn Fetch>,
+    kept: Mutex<HashMap<String, Kept>>,
+    /// One fetch at a time for each address.
+    under_way: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+#[derive(Clone)]
+struct Kept {
+    until: SystemTime,
+    client: Result<Client, &'static str>,
+}
+
+#[derive(Deserialize)]
+struct Document {
+    client_id: String,
+    client_name: Option<String>,
+    redirect_uris: Option<Vec<String>>,
+    token_endpoint_auth_method: Option<String>,
+    grant_types: Option<Vec<String>>,
+    scope: Option<String>,
+    client_secret: Option<Value>,
+    client_secret_expires_at: Option<Value>,
+}
+
+impl Documents {
+    pub fn new(port: Arc<dyn Fetch>) -> Self {
+        Self { port, kept: Mutex::default(), under_way: Mutex::default() }
+    }
+
+    /// What is known without asking.
+    pub fn cached(&self, id: &str, now: SystemTime) -> Option<Result<Client, ClientError>> {
+        let kept = self.kept.lock().get(id).filter(|kept| now < kept.until).cloned()?;
+        Some(kept.client.map_err(ClientError::Document))
+    }
+
+    /// Asks, unless somebody else does: then it waits for what they get. Cancel safe: the next one asks.
+    pub async fn fetch(&self, url: &Url, schemes: &[String], now: SystemTime) -> Result<Client, ClientError> {
+        let id = url.as_str();
+        let turn = self.under_way.lock().entry(id.to_owned()).or_default().clone();
+        let held = turn.lock().await;
+        let known = self.cached(id, now);
+        let found = match known {
+            Some(known) => known,
+            None => {
+                let (client, life) = match self.ask(url, schemes).await {
+                    Ok((client, life)) => (Ok(client), life),
+                    Err(why) => (Err(why), FAILED_FOR),
+                };
+                self.keep(id, &client, now + life, now);
+                client.map_err(ClientError::Document)
+            }
+        };
+        drop(held);
+        // Whoever waits holds it, too; the last one removes it.
+        self.under_way.lock().retain(|address, turn| address != id || 2 < Arc::strong_count(turn));
+        found
+    }
+
+    fn keep(&self, id: &str, client: &Result<Client, &'static str>, until: SystemTime, now: SystemTime) {
+        let mut kept = self.kept.lock();
+        if DOCUMENTS_MAX <= kept.len() {
+            kept.retain(|_, kept| now < kept.until);
+        }
+        if kept.len() < DOCUMENTS_MAX {
+            kept.insert(id.to_owned(), Kept { until, client: client.clone() });
+        }
+    }
+
+    async fn ask(&self, url: &Url, schemes: &[String]) -> Result<(Client, Duration), &'static str> {
+        let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json"))]);
+        let ask = Ask {
+            method: Verb::GET,
+            url: url.clone(),
+            headers,
+            body: Bytes::new(),
+            bytes_max: BYTES_MAX,
+            timeout: TIMEOUT,
+        };
+        let answer = fetch(&*self.port, ask).await.map_err(|error| {
+            tracing::debug!(%error, %url, "a client's document was not fetched");
+            "the client's document could not be fetched"
+        })?;
+        if answer.status() != StatusCode::OK {
+            return Err("the client's document is not there (its address must answer 200)");
+        }
+        let kind = answer.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        if kind != "application/json" && !(kind.starts_with("application/") && kind.ends_with("+json")) {
+            return Err("the client's document is not application/json");
+        }
+        let host = url.host_str().unwrap_or_default();
+        Ok((read(answer.body(), url.as_str(), host, schemes)?, life(answer.headers())))
+    }
+}
+
+/// Reads a document. Everything in it is what its host says; that it is that host is what we know.
+fn read(body: &[u8], id: &str, host: &str, schemes: &[String]) -> Result<Client, &'static str> {
+    let document: Document = serde_json::from_slice(body).map_err(|_| "the client's document cannot be read")?;
+    if document.client_id != id {
+        return Err("the client's document has another client_id than its address");
+    }
+    if document.client_secret.is_some() || document.client_secret_expires_at.is_some() {
+        return Err("the client's document has a secret, which everybody can read");
+    }
+    if document.token_endpoint_auth_method.as_deref().is_some_and(|method| method != "none") {
+        return Err("the client's document asks for an authentication other than none");
+    }
+    let name = clean(document.client_name.as_deref().unwrap_or_default(), 128);
+    if name.is_empty() {
+        return Err("the client's document has no client_name");
+    }
+    let uris = document.redirect_uris.unwrap_or_default();
+    if !(1..=10).contains(&uris.len()) || !uris.iter().all(|uri| redirect::check(uri, schemes).is_ok()) {
+        return Err("the client's document has redirect_uris that are not allowed, or none, or more than 10");
+    }
+    let refreshes = document.grant_types.is_none_or(|grants| grants.iter().any(|grant| grant == "refresh_token"));
+    // Scopes of other servers may stand there, too.
+    let scopes = document.scope.as_deref().and_then(Scopes::parse).filter(|scopes| !scopes.is_empty());
+    Ok(Client { name, redirect_uris: uris, refreshes, scopes, ..public(id, host) })
+}
+
+/// A client of which only its address is known.
+pub(super) fn public(id: &str, host: &str) -> Client {
+    Client {
+        id: id.to_owned(),
+        name: String::new(),
+        redirect_uris: Vec::new(),
+        method: Method::None,
+        secret: None,
+        refreshes: true,
+        scopes: None,
+        origin: Origin::Document { host: host.to_owned() },
+    }
+}
+
+/// The address of a document, if a client's id is one and can be read in one way only.
+pub(super) fn address(id: &str) -> Result<Url, &'static str> {
+    let wrong = "a client_id that is an address is https, has a path, and nothing in it to resolve";
+    if redirect::URI_BYTES_MAX < id.len() || !id.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(wrong);
+    }
+    let url = Url::parse(id).map_err(|_| wrong)?;
+    let plain = url.scheme() == "https" && url.as_str() == id && url.path() != "/" && !id.contains(['\\', '#']);
+    let anonymous = url.username().is_empty() && url.password().is_none();
+    if plain && anonymous && !redirect::has_dots(id) { Ok(url) } else { Err(wrong) }
+}
+
+/// For how long a document is believed.
+fn life(headers: &HeaderMap) -> Duration {
+    let text =
+        headers.get(CACHE_CONTROL).and_then(|value| value.to_str().ok()).unwrap_or_default().to_ascii_lowercase();
+    let parts = || text.split(',').map(str::trim);
+    if parts().any(|part| matches!(part, "no-store" | "no-cache")) {
+        return KEPT_MIN;
+    }
+    let age = parts().find_map(|part| part.strip_prefix("max-age=")?.parse().ok());
+    Duration::from_secs(age.unwrap_or(0)).clamp(KEPT_MIN, KEPT_MAX)
+}

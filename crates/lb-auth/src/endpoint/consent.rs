@@ -1,0 +1,141 @@
+//! `/consent`: a person sees who asks, and agrees or not. Nothing is remembered, and nobody is sent to the provider before.
+
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use http::header::{HeaderValue, ORIGIN, SET_COOKIE};
+use http::{Request, StatusCode};
+
+use super::transaction::{Agreed, LIFE, Pending, Step, find, keep, take};
+use super::{cookie, failed, failed_for_now, is_form};
+use crate::answer::{self, Answer};
+use crate::auth::Auth;
+use crate::form::Form;
+use crate::oidc::{Attempt, Idp};
+use crate::pages::Consent;
+use crate::redirect::shown_host;
+use crate::secret::{Secret, decode};
+use crate::token::seconds;
+
+impl Auth {
+    pub(super) async fn show_consent(&self, request: &Request<Bytes>, now: SystemTime) -> Answer {
+        let Some(idp) = &self.idp else { return over() };
+        let query = request.uri().query().and_then(|query| Form::parse(query.as_bytes()));
+        let Some(id) = query.as_ref().and_then(|query| query.get("id")) else { return over() };
+        let pending = match find::<Pending>(&*self.store, Step::Ask, id, now).await {
+            Ok(Some(pending)) => pending,
+            Ok(None) => return over(),
+            Err(_) => return failed_for_now("The gateway cannot reach its store."),
+        };
+        // One for all tabs of a browser, so that they do not disturb one another.
+        let known =
+            cookie(request.headers(), self.form_cookie()).filter(|text| decode(text).is_some_and(|it| it.len() == 32));
+        let browser = known.map_or_else(Secret::random, Secret::new);
+        let mark = self.keys.form_mark(id, browser.expose());
+        let consent = Consent {
+            gateway: &self.settings.name,
+            provider: &idp.settings.name,
+            client_id: &pending.client_id,
+            client_name: &pending.client_name,
+            origin: &pending.origin,
+            redirect_host: &shown_host(&pending.redirect_uri),
+            local_only: pending.local_only,
+            scopes: &pending.scopes,
+            id,
+            mark: &mark,
+        };
+        let mut page = answer::page(StatusCode::OK, consent.html());
+        self.set_cookie(&mut page, self.form_cookie(), browser.expose(), "Strict", LIFE.as_secs());
+        page
+    }
+
+    pub(super) async fn take_consent(&self, request: &Request<Bytes>, now: SystemTime) -> Answer {
+        let Some(idp) = &self.idp else { return over() };
+        let form = Form::parse(request.body()).filter(|form| is_form(request.headers()) && !form.repeats());
+        let Some(form) = form else {
+            return failed(StatusCode::BAD_REQUEST, "This login cannot go on", "The form cannot be read.");
+        };
+        let (id, mark) = (form.get("id").unwrap_or_default(), form.get("csrf").unwrap_or_default());
+        let browser = cookie(request.headers(), self.form_cookie()).unwrap_or_default();
+        if !self.is_own_page(request) || browser.is_empty() || !self.keys.is_form_marked(id, browser, mark) {
+            let what = "The form does not come from this gateway's own page in this browser. Start again in the application, with cookies allowed.";
+            return failed(StatusCode::FORBIDDEN, "This login cannot go on", what);
+        }
+        match form.get("decision") {
+            Some("approve") => self.approved(idp, id, now).await,
+            Some("deny") => match take::<Pending>(&*self.store, Step::Ask, id, now).await {
+                Ok(Some(pending)) => {
+                    pending.back(&self.settings.public_url).error("access_denied", "the person did not agree")
+                }
+                Ok(None) => over(),
+                Err(_) => failed_for_now("The gateway cannot reach its store."),
+            },
+            _ => failed(StatusCode::BAD_REQUEST, "This login cannot go on", "The form says neither yes nor no."),
+        }
+    }
+
+    /// Only now does the browser get the cookie that it must bring back from the provider.
+    async fn approved(&self, idp: &Idp, id: &str, now: SystemTime) -> Answer {
+        let metadata = match idp.metadata(now).await {
+            Ok(metadata) => metadata,
+            Err(error) => {
+                tracing::warn!(%error, "nobody can log in");
+                return failed_for_now("The provider of the login cannot be reached. Go back and try again.");
+            }
+        };
+        let pending = match take::<Pending>(&*self.store, Step::Ask, id, now).await {
+            Ok(Some(pending)) => pending,
+            Ok(None) => return over(),
+            Err(_) => return failed_for_now("The gateway cannot reach its store."),
+        };
+        let (state, attempt) = (Secret::random(), Attempt::new());
+        let Ok(to) = idp.login_address(&metadata, state.expose(), &attempt) else {
+            return pending
+                .back(&self.settings.public_url)
+                .error("server_error", "the provider's address cannot be used");
+        };
+        let agreed = Agreed { pending, attempt, until: seconds(now) + LIFE.as_secs() };
+        if keep(&*self.store, Step::Login, state.expose(), &agreed).await.is_err() {
+            let why = "the gateway cannot reach its store: try again";
+            return agreed.pending.back(&self.settings.public_url).error("temporarily_unavailable", why);
+        }
+        let mut answer = answer::redirect(&to);
+        self.set_cookie(&mut answer, self.login_cookie(), state.expose(), "Lax", LIFE.as_secs());
+        answer
+    }
+
+    /// Whether a form was sent by a page of ours. Browsers that do not say so have shown it by the mark.
+    fn is_own_page(&self, request: &Request<Bytes>) -> bool {
+        let own = url::Url::parse(&self.settings.public_url).map(|url| url.origin().ascii_serialization());
+        let mut origins = request.headers().get_all(ORIGIN).iter();
+        match (origins.next(), origins.next()) {
+            (None, _) => true,
+            (Some(origin), None) => own.is_ok_and(|own| own.as_bytes() == origin.as_bytes()),
+            (Some(_), Some(_)) => false,
+        }
+    }
+
+    /// The cookie that binds a form to a browser.
+    pub(super) fn form_cookie(&self) -> &'static str {
+        if self.settings.is_secure() { "__Host-lb_form" } else { "lb_form" }
+    }
+
+    /// The cookie that binds a login to a browser. Without encryption, which is for loopback, its name has no prefix.
+    pub(super) fn login_cookie(&self) -> &'static str {
+        if self.settings.is_secure() { "__Host-lb_tx" } else { "lb_tx" }
+    }
+
+    pub(super) fn set_cookie(&self, answer: &mut Answer, name: &str, value: &str, site: &str, seconds: u64) {
+        let secure = if self.settings.is_secure() { "; Secure" } else { "" };
+        let text = format!("{name}={value}{secure}; HttpOnly; SameSite={site}; Path=/; Max-Age={seconds}");
+        if let Ok(mut header) = HeaderValue::from_str(&text) {
+            header.set_sensitive(true);
+            answer.headers_mut().append(SET_COOKIE, header);
+        }
+    }
+}
+
+fn over() -> Answer {
+    let what = "It was finished, or it took longer than ten minutes. Start again in the application.";
+    failed(StatusCode::BAD_REQUEST, "This login is over", what)
+}

@@ -1,0 +1,365 @@
+//! Families of tokens: everything that came of one login.
+//!
+//! A family is one record in the store, and nothing of it is valid without that record: first the code, then one
+//! refresh token at a time, and the access tokens made with it. Each change replaces the very record that was read, so
+//! that of many that happen at once one wins and the others see what it did. Codes and refresh tokens begin with the
+//! name of their family, and only their hashes are kept.
+
+mod parts;
+mod record;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use lb_store::{Applied, Batch, Key, Store};
+
+pub use self::record::Login;
+use self::record::{Cache, Leeway, Live};
+pub(crate) use self::record::{Granted, Record, State};
+use crate::keys::Keys;
+use crate::scope::Scopes;
+use crate::secret::{Hash, Secret, random};
+use crate::token::{ACCESS_LIFE, Claims, SKEW, mint, seconds};
+
+/// How long a code may be redeemed.
+pub const CODE_LIFE: Duration = Duration::from_secs(60);
+/// How long a refresh token is good while it is not used.
+pub const REFRESH_LIFE: Duration = Duration::from_secs(7 * 86_400);
+/// How long a family lives, however often it is refreshed.
+pub const FAMILY_LIFE: Duration = Duration::from_secs(30 * 86_400);
+/// How long the same answer is given to a client that repeats a refresh, because it may not have got it.
+pub const LEEWAY: Duration = Duration::from_secs(10);
+/// How long a record is believed without asking the store.
+pub const CACHED_FOR: Duration = Duration::from_secs(5);
+
+/// How often a change is tried when others change the same family.
+const TRIES_MAX: usize = 64;
+
+/// Why nothing was issued.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum GrantError {
+    #[error("the code or refresh token is not valid")]
+    Invalid,
+    #[error("more scopes were asked for than were granted")]
+    Scope,
+    #[error("the resource is not one that was granted")]
+    Resource,
+    #[error(transparent)]
+    Store(#[from] lb_store::Error),
+}
+
+/// What a client asks for when it redeems or refreshes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    pub client: &'a str,
+    /// Where the next token shall be good; the first is taken, and all must have been granted.
+    pub resources: &'a [&'a str],
+    pub scopes: Option<&'a Scopes>,
+}
+
+/// What a client must show to redeem a code.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Proof<'a> {
+    pub verifier: Option<&'a str>,
+    pub redirect_uri: Option<&'a str>,
+}
+
+/// What a client gets.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Issued {
+    pub access_token: String,
+    pub refresh_token: Option<String>,
+    pub scope: Scopes,
+    pub expires: u64,
+}
+
+/// All families.
+#[derive(Debug)]
+pub(crate) struct Families {
+    store: Arc<dyn Store>,
+    keys: Arc<Keys>,
+    issuer: String,
+    cache: Cache,
+}
+
+impl Families {
+    pub fn new(store: Arc<dyn Store>, keys: Arc<Keys>, issuer: &str) -> Self {
+        Self { store, keys, issuer: issuer.into(), cache: Cache::default() }
+    }
+
+    /// Begins a family with a code that can be redeemed once.
+    pub async fn begin(&self, granted: Granted, now: SystemTime) -> Result<Secret, GrantError> {
+        let id: [u8; 16] = random();
+        let code = parts::code(&id, &random());
+        let until = seconds(now) + CODE_LIFE.as_secs();
+        let record = Record { granted, made: seconds(now), state: State::Code { hash: code.hash(), until } };
+        // The store's clock must not be what ends it first.
+        self.store.set(&key(&id)?, record.bytes()?, CODE_LIFE + SKEW).await?;
+        Ok(code)
+    }
+
+    /// Redeems a code. Every attempt with the right code uses it up; a second one ends what came of the first.
+    pub async fn redeem(
+        &self,
+        code: &str,
+        proof: Proof<'_>,
+        asked: Asked<'_>,
+        now: SystemTime,
+    ) -> Result<Issued, GrantError> {
+        let id = parts::family_of_code(code).ok_or(GrantError::Invalid)?;
+        for _ in 0..TRIES_MAX {
+            let (kept, record) = self.read(&id).await?.ok_or(GrantError::Invalid)?;
+            match &record.state {
+                State::Code { hash, until } if *hash == Hash::of(code.as_bytes()) => {
+                    let in_time = seconds(now) < *until;
+                    let checked = if in_time { record.check_code(proof, asked) } else { Err(GrantError::Invalid) };
+                    let (scopes, resource) = match checked {
+                        Ok(narrowed) => narrowed,
+                        Err(why) => {
+                            if self.end_if(&id, kept).await? {
+                                return Err(why);
+                            }
+                            continue;
+                        }
+                    };
+                    let live = Live::first(*hash, now);
+                    if let Some(issued) = self.issue(&id, kept, &record, live, (&scopes, &resource), now).await? {
+                        return Ok(issued);
+                    }
+                }
+                State::Live(live) if live.code == Hash::of(code.as_bytes()) => {
+                    tracing::warn!(event = "code_reused", client = %record.granted.client, "a code was used twice");
+                    self.end(&id).await?;
+                    return Err(GrantError::Invalid);
+                }
+                State::Code { .. } | State::Live(_) => return Err(GrantError::Invalid),
+            }
+        }
+        Err(busy())
+    }
+
+    /// Exchanges a refresh token for new tokens. One that was spent ends the family, unless its answer may be lost.
+    pub async fn refresh(&self, token: &str, asked: Asked<'_>, now: SystemTime) -> Result<Issued, GrantError> {
+        let id = parts::family_of_refresh(token).ok_or(GrantError::Invalid)?;
+        let hash = Hash::of(token.as_bytes());
+        for _ in 0..TRIES_MAX {
+            let (kept, record) = self.read(&id).await?.ok_or(GrantError::Invalid)?;
+            let State::Live(live) = &record.state else { return Err(GrantError::Invalid) };
+            if record.granted.client != asked.client || record.ends() <= seconds(now) {
+                return Err(GrantError::Invalid);
+            }
+            if live.refresh != Some(hash) {
+                return self.repeat(&id, &record, live, token, now).await;
+            }
+            let (scopes, resource) = record.narrow(asked)?;
+            let next = live.next(now);
+            if let Some(issued) = self.rotate(&id, kept, &record, next, token, (&scopes, &resource), now).await? {
+                return Ok(issued);
+            }
+        }
+        Err(busy())
+    }
+
+    /// A refresh token that is not the current one: the one before, repeated, or one that was stolen.
+    async fn repeat(
+        &self,
+        id: &[u8; 16],
+        record: &Record,
+        live: &Live,
+        token: &str,
+        now: SystemTime,
+    ) -> Result<Issued, GrantError> {
+        if let Some(issued) = live.leeway.as_ref().and_then(|leeway| leeway.open(token, now)) {
+            return Ok(issued);
+        }
+        if parts::is_ours(&self.keys, token) {
+            tracing::warn!(event = "refresh_reused", client = %record.granted.client, "a spent refresh token was used");
+            self.end(id).await?;
+        }
+        Err(GrantError::Invalid)
+    }
+
+    /// Makes the tokens of a new family and keeps their record, if nobody was faster.
+    async fn issue(
+        &self,
+        id: &[u8; 16],
+        kept: Bytes,
+        record: &Record,
+        mut live: Live,
+        (scopes, resource): (&Scopes, &str),
+        now: SystemTime,
+    ) -> Result<Option<Issued>, GrantError> {
+        let issued = self.make(id, record, &mut live, (scopes, resource), now)?;
+        Ok(self.replace(id, kept, record.with(live), now).await?.then_some(issued))
+    }
+
+    /// The same for a family that goes on. The answer is kept for those who may ask for it again.
+    #[expect(clippy::too_many_arguments, reason = "all of it is read from one record, and used once")]
+    async fn rotate(
+        &self,
+        id: &[u8; 16],
+        kept: Bytes,
+        record: &Record,
+        mut live: Live,
+        spent: &str,
+        (scopes, resource): (&Scopes, &str),
+        now: SystemTime,
+    ) -> Result<Option<Issued>, GrantError> {
+        let issued = self.make(id, record, &mut live, (scopes, resource), now)?;
+        live.leeway = Leeway::seal(spent, &issued, now);
+        Ok(self.replace(id, kept, record.with(live), now).await?.then_some(issued))
+    }
+
+    fn make(
+        &self,
+        id: &[u8; 16],
+        record: &Record,
+        live: &mut Live,
+        (scopes, resource): (&Scopes, &str),
+        now: SystemTime,
+    ) -> Result<Issued, GrantError> {
+        let expires = (seconds(now) + ACCESS_LIFE.as_secs()).min(record.made + FAMILY_LIFE.as_secs());
+        let claims = Claims {
+            iss: self.issuer.clone(),
+            sub: record.granted.login.principal.clone(),
+            aud: resource.to_owned(),
+            client_id: record.granted.client.clone(),
+            scope: scopes.to_string(),
+            iat: seconds(now),
+            exp: expires,
+            jti: crate::secret::encode(&random::<16>()),
+            fam: crate::secret::hex(id),
+            epo: live.epoch,
+        };
+        let access_token = mint(&self.keys, &claims).map_err(|_| GrantError::Invalid)?;
+        let refresh = record.granted.refreshes.then(|| parts::refresh(&self.keys, id, &random()));
+        live.refresh = refresh.as_ref().map(Secret::hash);
+        let refresh_token = refresh.map(|token| token.expose().to_owned());
+        Ok(Issued { access_token, refresh_token, scope: scopes.clone(), expires })
+    }
+
+    /// The record that a token of ours belongs to, if the token is still good.
+    pub async fn check(&self, claims: &Claims, now: SystemTime) -> Result<Option<Arc<Record>>, lb_store::Error> {
+        let Some(id) = parts::family(&claims.fam) else { return Ok(None) };
+        let cached = self.cache.find(&id, now).filter(|record| claims.epo <= record.epoch());
+        let record = match cached {
+            Some(record) => record,
+            None => match self.read(&id).await.map_err(store_only)? {
+                None => {
+                    self.cache.forget(&id);
+                    return Ok(None);
+                }
+                Some((_, record)) => self.cache.keep(&id, record, now),
+            },
+        };
+        if !record.takes(claims, now) {
+            return Ok(None);
+        }
+        if record.awaits(claims, now) {
+            self.arrived(&id, now).await;
+        }
+        Ok(Some(record))
+    }
+
+    /// Whether a family lives, for what ends with it.
+    pub async fn lives(&self, family: &str, now: SystemTime) -> Result<bool, lb_store::Error> {
+        let Some(id) = parts::family(family) else { return Ok(false) };
+        if let Some(record) = self.cache.find(&id, now) {
+            return Ok(seconds(now) < record.ends());
+        }
+        let Some((_, record)) = self.read(&id).await.map_err(store_only)? else { return Ok(false) };
+        Ok(seconds(now) < self.cache.keep(&id, record, now).ends())
+    }
+
+    /// The client has its new tokens: the old refresh token is not answered again. When that cannot be written, the
+    /// leeway ends by its time.
+    async fn arrived(&self, id: &[u8; 16], now: SystemTime) {
+        let Ok(Some((kept, record))) = self.read(id).await else { return };
+        let State::Live(live) = &record.state else { return };
+        if live.leeway.is_some() {
+            let record = record.with(Live { leeway: None, ..live.clone() });
+            if let Err(error) = self.replace(id, kept, record, now).await {
+                tracing::debug!(%error, "the leeway of a refresh ends by its time");
+            }
+        }
+    }
+
+    /// Ends the family of a refresh token, if the client may.
+    pub async fn revoke_refresh(&self, token: &str, client: &str) -> Result<bool, lb_store::Error> {
+        let Some(id) = parts::family_of_refresh(token) else { return Ok(false) };
+        let Some((_, record)) = self.read(&id).await.map_err(store_only)? else { return Ok(true) };
+        let hash = Hash::of(token.as_bytes());
+        let current = matches!(&record.state, State::Live(live) if live.refresh == Some(hash));
+        if record.granted.client == client && (current || parts::is_ours(&self.keys, token)) {
+            self.end(&id).await?;
+        }
+        Ok(true)
+    }
+
+    /// Ends one access token, if the client may.
+    pub async fn revoke_access(&self, claims: &Claims, client: &str, now: SystemTime) -> Result<(), GrantError> {
+        let Some(id) = parts::family(&claims.fam) else { return Ok(()) };
+        for _ in 0..TRIES_MAX {
+            let Some((kept, record)) = self.read(&id).await? else { return Ok(()) };
+            let State::Live(live) = &record.state else { return Ok(()) };
+            if record.granted.client != client || live.revoked.contains(&claims.jti) {
+                return Ok(());
+            }
+            if self.replace(&id, kept, record.with(live.without(&claims.jti)), now).await? {
+                return Ok(());
+            }
+        }
+        Err(busy())
+    }
+
+    async fn read(&self, id: &[u8; 16]) -> Result<Option<(Bytes, Record)>, GrantError> {
+        let Some(kept) = self.store.get(&key(id)?).await? else { return Ok(None) };
+        // What cannot be read is not there.
+        Ok(serde_json::from_slice(&kept).ok().map(|record| (kept, record)))
+    }
+
+    /// Keeps a record in the place of the one that was read; whether it was still that one.
+    async fn replace(&self, id: &[u8; 16], kept: Bytes, record: Record, now: SystemTime) -> Result<bool, GrantError> {
+        let key = key(id)?;
+        let ttl = Duration::from_secs(record.ends().saturating_sub(seconds(now)).max(1)) + SKEW;
+        let batch = Batch::new().when(&key, Some(kept)).set(&key, record.bytes()?, ttl);
+        let done = matches!(self.store.apply(batch).await?, Applied::Done(_));
+        if done {
+            self.cache.keep(id, record, now);
+        }
+        Ok(done)
+    }
+
+    async fn end(&self, id: &[u8; 16]) -> Result<(), lb_store::Error> {
+        self.cache.forget(id);
+        self.store.delete(&key(id)?).await.map(drop)
+    }
+
+    async fn end_if(&self, id: &[u8; 16], kept: Bytes) -> Result<bool, lb_store::Error> {
+        let key = key(id)?;
+        let batch = Batch::new().when(&key, Some(kept)).delete(&key);
+        Ok(matches!(self.store.apply(batch).await?, Applied::Done(_)))
+    }
+}
+
+fn key(id: &[u8; 16]) -> Result<Key, lb_store::Error> {
+    Key::parse(&format!("fam:{{{}}}", crate::secret::hex(id)))
+}
+
+/// Others change the family faster than we do, which one client does not.
+fn busy() -> GrantError {
+    GrantError::Store(lb_store::Error::Timeout(Duration::ZERO))
+}
+
+fn store_only(error: GrantError) -> lb_store::Error {
+    match error {
+        GrantError::Store(error) => error,
+        GrantError::Invalid | GrantError::Scope | GrantError::Resource => {
+            lb_store::Error::WrongShape("a record of a family could not be read")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+use std::sync::atomic::Ordering;
+
+use serde_json::json;
+
+use crate::testing::{World, at};
+
+/// What a login comes to when the provider signs these claims.
+async fn login(world: &World, client: &str) -> Option<String> {
+    let state = world.agreed(client, &[]).await;
+    let seen = world.came_back(&state).await;
+    assert!(seen.parameter("code").is_some() != seen.parameter("error").is_some());
+    seen.parameter("error")
+}
+
+#[tokio::test]
+async fn a_statement_that_is_not_for_us_now_is_not_believed() {
+    let world = World::new().await;
+    let client = world.client().await;
+    let now = crate::token::seconds(at(0));
+    for wrong in [
+        json!({"iss": "https://idp.test"}),
+        json!({"iss": "https://evil.test/"}),
+        json!({"iss": null}),
+        json!({"aud": "other"}),
+        json!({"aud": ["gateway", "other"]}),
+        json!({"aud": []}),
+        json!({"aud": null}),
+        json!({"azp": "other"}),
+        json!({"nonce": "other"}),
+        json!({"nonce": null}),
+        json!({"exp": now - 60}),
+        json!({"exp": null}),
+        json!({"exp": "soon"}),
+        json!({"iat": now + 61}),
+        json!({"iat": null}),
+        json!({"nbf": now + 61}),
+        json!({"sub": ""}),
+        json!({"sub": null}),
+        json!({"sub": 7}),
+        json!({"sub": "x".repeat(256)}),
+    ] {
+        *world.idp.claims.lock() = wrong.clone();
+        assert_eq!(login(&world, &client).await.as_deref(), Some("server_error"), "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn a_statement_at_the_edge_of_the_clocks_is_believed() {
+    let world = World::new().await;
+    let client = world.client().await;
+    let now = crate::token::seconds(at(0));
+    for good in [
+        json!({"exp": now - 59}),
+        json!({"iat": now + 60}),
+        json!({"aud": ["gateway", "other"], "azp": "gateway"}),
+        json!({"aud": ["gateway"]}),
+    ] {
+        *world.idp.claims.lock() = good.clone();
+        assert_eq!(login(&world, &client).await, None, "{good}");
+    }
+}
+
+#[tokio::test]
+async fn other_ways_to_sign_are_not_believed() {
+    let world = World::new().await;
+    let client = world.client().await;
+    for alg in ["none", "HS256", "HS512", "RS384", "ES384", "RS256", "ES256"] {
+        *world.idp.alg.lock() = Some(alg.into());
+        assert_eq!(login(&world, &client).await.as_deref(), Some("server_error"), "{alg}");
+    }
+}
+
+#[tokio::test]
+async fn new_keys_are_asked_for_once_in_a_minute() {
+    let world = World::new().await;
+    let client = world.client().await;
+    assert_eq!(login(&world, &client).await, None);
+    assert_eq!(world.idp.key_fetches.load(Ordering::SeqCst), 1);
+    world.later(60);
+    world.idp.rotate("k2");
+    assert_eq!(login(&world, &client).await, None, "a key that is not known is asked for");
+    assert_eq!(world.idp.key_fetches.load(Ordering::SeqCst), 2);
+    world.idp.rotate("k3");
+    world.later(10);
+    assert_eq!(login(&world, &client).await.as_deref(), Some("server_error"), "but not at once again");
+    assert_eq!(world.idp.key_fetches.load(Ordering::SeqCst), 2);
+    // The same name for another key is not believed either.
+    world.later(60);
+    assert_eq!(login(&world, &client).await, None);
+    world.idp.rotate("k3");
+    assert_eq!(login(&world, &client).await.as_deref(), Some("server_error"));
+}
+
+#[tokio::test]
+async fn a_person_is_the_provider_and_its_name_for_them() {
+    assert_ne!(super::principal("https://a", "b"), super::principal("https://a/", "b"));
+    assert_ne!(super::principal("a", "bc"), super::principal("ab", "c"));
+    assert_eq!(super::principal("a", "b").len(), 34);
+}
