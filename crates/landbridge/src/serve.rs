@@ -86,6 +86,7 @@ pub async fn serve(
             () = stop.asked_with(running, calls_max) => {}
             why = state::failure(opening) => failed = Some(why),
         }
+        gateway.leave();
     };
     http.serve(listeners, tasks.clone(), asked).await;
     stop.begin();

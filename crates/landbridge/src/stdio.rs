@@ -49,7 +49,15 @@ pub async fn stdio(command: &Stdio, settled: Settled, logs: Handle) -> Result<()
     let front = Front::new(Arc::new(gateway.clone()), settings);
     let stop = Stop::listen(move || grace);
     let asked = stop.asked_with(front.clone(), move || grace);
-    let served = lb_stdio::serve(&front, mount, Principal::local(), asked, || stop.begin()).await;
+    let asked = async {
+        asked.await;
+        gateway.leave();
+    };
+    let begin = || {
+        stop.begin();
+        gateway.leave();
+    };
+    let served = lb_stdio::serve(&front, mount, Principal::local(), asked, begin).await;
     close(&gateway, &tasks).await;
     exporting.finish().await;
     served.map_err(|error| Failure::runtime(error.to_string()))

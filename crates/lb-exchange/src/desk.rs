@@ -94,6 +94,14 @@ impl Desk {
         remote.is_some_and(|remote| remote.cancel(why))
     }
 
+    /// Cancels everything that runs, which is done when it has said its last word.
+    pub fn cancel_all(&self, why: &Cancel) {
+        let running: Vec<Remote> = self.0.lock().running.values().cloned().collect();
+        for remote in running {
+            remote.cancel(why.clone());
+        }
+    }
+
     /// Cancels everything that runs and refuses every open ask.
     pub fn clear(&self, why: &Cancel) {
         let (running, asks) = {

@@ -61,6 +61,8 @@ pub enum Place {
     Node(Arc<str>),
     /// Nobody can tell: what would know does not answer. Try again after this time.
     Away(Duration),
+    /// It would be here, and too many others are. Try again after this time.
+    Full(Duration),
 }
 
 /// What a seated client is told.

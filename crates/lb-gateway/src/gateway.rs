@@ -12,9 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use lb_backend::{ConnectError, Environment};
-use lb_exchange::{
-    BoxFuture, Caller, Cancel, ErrorBody, Mount, Principal, Seat as _, ServerName, ServerSpec, SessionId, Shelf, Tasks,
-};
+use lb_exchange::{BoxFuture, Caller, ErrorBody, Mount, Principal, ServerName, ServerSpec, SessionId, Shelf, Tasks};
 use lb_session::streams::{Limits as StreamLimits, Store, system_clock};
 use lb_session::{Happening, Moment};
 use lb_telemetry::Tracer;
@@ -22,6 +20,7 @@ use lb_wire::Text;
 use lb_wire::revision::code;
 use parking_lot::{Mutex, RwLock};
 
+use self::resting::cut_off;
 use self::waking::Flight;
 use crate::added::AddedServers;
 use crate::clock::{Clock, Schedule};
@@ -114,6 +113,8 @@ pub struct Shared {
     totals: Totals,
     numbers: AtomicU64,
     draining: AtomicBool,
+    /// The process ends: nobody is to wait for what happens in a session.
+    leaving: AtomicBool,
     keeper: Option<Arc<Keeper>>,
     /// Servers that clients have added, where those are kept.
     added: Option<Arc<AddedServers>>,
@@ -184,6 +185,7 @@ impl Gateway {
             schedule: Schedule::new(clock),
             numbers: AtomicU64::new(0),
             draining: AtomicBool::new(false),
+            leaving: AtomicBool::new(false),
         };
         let gateway = Self(Arc::new(shared));
         gateway.0.tasks.spawn(sweep::sweep(Arc::downgrade(&gateway.0)));
@@ -253,16 +255,27 @@ impl Gateway {
         }
     }
 
+    /// The process is about to end: who waits for something to happen in a session is told so, now and from here on.
+    /// Calls that do something go on.
+    pub fn leave(&self) {
+        self.0.leaving.store(true, Ordering::Release);
+        for live in self.0.lives() {
+            live.leave();
+        }
+    }
+
     /// Ends all sessions and closes all connections.
     pub async fn close(&self) {
         self.0.draining.store(true, Ordering::Relaxed);
+        self.leave();
+        let seats: Vec<_> = self.0.sessions.read().values().cloned().collect();
         // First: the end of the process is not the end of its sessions.
         if let Some(keeper) = &self.0.keeper {
+            cut_off(&seats).await;
             keeper.finish().await;
         }
-        let seats: Vec<_> = self.0.sessions.read().values().cloned().collect();
         for seat in &seats {
-            seat.end(Cancel::SessionEnd);
+            self.0.stop_seat(seat);
         }
         let mut closing: Vec<BoxFuture<'static, ()>> = Vec::new();
         for seat in seats {
@@ -285,6 +298,11 @@ impl Gateway {
 impl Shared {
     pub(crate) fn registry(&self) -> &Registry {
         &self.registry
+    }
+
+    /// Whether the process is about to end.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Acquire)
     }
 
     pub(crate) fn environment(&self) -> &Environment {

@@ -159,6 +159,9 @@ impl Live {
         });
         // Only now can it be found by whoever is told that it is due.
         live.cell.begin();
+        if gateway.is_leaving() {
+            live.leave();
+        }
         live
     }
 
@@ -268,6 +271,11 @@ impl Live {
     pub(crate) fn take_lost(&self) -> u64 {
         let ever = self.cell.with(|session| session.events.dropped_ever());
         ever.saturating_sub(self.lost.fetch_max(ever, Ordering::Relaxed))
+    }
+
+    /// The process ends: nobody is to wait for what happens here.
+    pub(crate) fn leave(&self) {
+        self.cell.with(Session::leave);
     }
 
     /// Counts a call for as long as the guard lives.

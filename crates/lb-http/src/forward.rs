@@ -64,7 +64,8 @@ impl Visit<'_> {
             };
             let url = match place {
                 Place::Here => return None,
-                Place::Away(after) => return Some(away(era, after)),
+                Place::Away(after) => return Some(later(era, AWAY, after)),
+                Place::Full(after) => return Some(later(era, FULL, after)),
                 // It came here from a node that was mistaken, and may ask again; from here it goes nowhere.
                 Place::Node(_) if self.claims.is_some() => return Some(bare(StatusCode::MISDIRECTED_REQUEST)),
                 Place::Node(url) => url,
@@ -193,8 +194,10 @@ fn unavailable(era: Era, why: &str) -> Response<Body> {
     response
 }
 
-fn away(era: Era, after: Duration) -> Response<Body> {
-    let why = "it cannot be told at the moment where this session is, because the store or the node that has it does not answer; please retry later";
+const AWAY: &str = "it cannot be told at the moment where this session is, because the store or the node that has it does not answer; please retry later";
+const FULL: &str = "too many sessions are open here to take this one up again; please retry later";
+
+fn later(era: Era, why: &str, after: Duration) -> Response<Body> {
     let mut response = refuse(StatusCode::SERVICE_UNAVAILABLE, era, why);
     response.headers_mut().insert(RETRY_AFTER, throttle::seconds(after).max(1).into());
     response

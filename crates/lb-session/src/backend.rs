@@ -260,7 +260,7 @@ impl Backend {
             let attempts = if forced { 0 } else { self.attempt };
             self.reconnected(listed, losses, attempts, false, forced)
         } else {
-            Happening::ServerConnected { capabilities: listed.capabilities.clone() }
+            Happening::ServerConnected(Box::new(listed.clone()))
         };
         if !std::mem::take(&mut self.resting) || forced {
             told.push(Told::Event(event));

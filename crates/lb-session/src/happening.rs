@@ -9,6 +9,7 @@ use std::time::Duration;
 use lb_wire::compose::Object;
 use lb_wire::{Raw, Text};
 
+use crate::backend::Listed;
 use crate::moment::rfc3339;
 use crate::ulid::Ulid;
 
@@ -37,7 +38,7 @@ pub enum Happening {
     /// A server said something; `count` times in a row, the newest shown.
     Notification { method: Text, params: Option<Raw>, count: u32 },
     /// A server is connected for the first time.
-    ServerConnected { capabilities: Raw },
+    ServerConnected(Box<Listed>),
     /// A server is gone, or was sent away.
     ServerDisconnected { intentional: bool, reason: Option<Box<str>> },
     /// A server is tried again.
@@ -155,7 +156,7 @@ impl Happening {
             Self::SamplingRequest { .. } => "sampling_request",
             Self::SamplingExpired { .. } => "sampling_expired",
             Self::Notification { .. } => "notification",
-            Self::ServerConnected { .. } => "server_connected",
+            Self::ServerConnected(_) => "server_connected",
             Self::ServerDisconnected { .. } => "server_disconnected",
             Self::ServerReconnecting { .. } => "server_reconnecting",
             Self::ServerReconnected(_) => "server_reconnected",
@@ -226,7 +227,7 @@ impl Happening {
 
     fn server_data(&self, data: Object) -> Object {
         match self {
-            Self::ServerConnected { capabilities } => data.raw("capabilities", capabilities),
+            Self::ServerConnected(listed) => data.raw("capabilities", &listed.capabilities),
             Self::ServerDisconnected { intentional, reason } => {
                 data.flag("wasIntentional", *intentional).maybe_text("reason", reason.as_deref())
             }

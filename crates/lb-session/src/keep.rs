@@ -18,6 +18,7 @@ use crate::happening::{Cause, Happening};
 use crate::limits::Limits;
 use crate::moment::Moment;
 use crate::pending::PendingKind;
+use crate::servers::ServerRecord;
 use crate::session::Session;
 use crate::tasks::{KeptTask, Task};
 use crate::timers::TimerRecord;
@@ -91,6 +92,8 @@ struct Record {
     tasks: Vec<Ulid>,
     timers: Vec<TimerRecord>,
     requests: Vec<RequestRecord>,
+    #[serde(default)]
+    servers: Vec<ServerRecord>,
 }
 
 /// A request of a server, as far as is needed to say that it is lost.
@@ -149,6 +152,7 @@ impl Session {
         let mut session = Self::new(limits);
         session.events.restore(&record.events, &kept.events, how.may_miss, now)?;
         session.touch(now.shifted(Duration::from_millis(record.touched)));
+        session.restore_servers(record.servers);
         for timer in &record.timers {
             session.restore_timer(timer, now);
         }
@@ -159,6 +163,10 @@ impl Session {
         session.forget_missing_tasks(&record.tasks);
         for request in record.requests {
             let (id, reason) = (request.id, Box::from(how.why));
+            session.note_loss(&request.server, |losses| match request.elicitation {
+                true => losses.elicitations += 1,
+                false => losses.sampling += 1,
+            });
             let what = if request.elicitation {
                 Happening::ElicitationExpired { request: id, reason, cause: Cause::NodeLost }
             } else {
@@ -219,6 +227,7 @@ impl Session {
             tasks: self.tasks().map(Task::id).collect(),
             timers: self.timers(true).map(TimerRecord::of).collect(),
             requests: requests.collect(),
+            servers: self.servers_record(),
         }
     }
 

@@ -13,6 +13,7 @@ use crate::limits::Limits;
 use crate::logs::Logs;
 use crate::moment::Moment;
 use crate::pending::Requests;
+use crate::servers::Servers;
 use crate::tasks::Tasks;
 use crate::timers::Timers;
 use crate::ulid::Ulid;
@@ -39,9 +40,11 @@ pub struct Session {
     pub(crate) requests: Requests,
     pub(crate) logs: Logs,
     pub(crate) timers: Timers,
+    pub(crate) servers: Servers,
     /// What has to be written; `None` when nobody keeps this session.
     pub(crate) journal: Option<Journal>,
     closed: bool,
+    leaving: bool,
     touched: Moment,
 }
 
@@ -58,8 +61,10 @@ impl Session {
             requests: Requests::default(),
             logs: Logs::default(),
             timers: Timers::default(),
+            servers: Servers::default(),
             journal: None,
             closed: false,
+            leaving: false,
             touched: Moment::default(),
         }
     }
@@ -72,6 +77,17 @@ impl Session {
     /// Whether the session has ended: nothing happens in it any more.
     pub fn is_closed(&self) -> bool {
         self.closed
+    }
+
+    /// Whether nobody is to wait for what happens in it: its process ends.
+    pub fn is_leaving(&self) -> bool {
+        self.leaving
+    }
+
+    /// Its process ends: who waits for something to happen is woken. Nothing else changes.
+    pub fn leave(&mut self) {
+        self.leaving = true;
+        self.changed = true;
     }
 
     /// Notes that its client is there.
@@ -115,9 +131,10 @@ impl Session {
         self.events.prune(now);
     }
 
-    /// Forgets what a server logged. What the client has yet to be told about it stays.
+    /// Forgets what a server logged, and what was wanted of it. What the client has yet to be told about it stays.
     pub fn forget_server(&mut self, server: &str) {
         self.forget_logs(server);
+        self.part_from(server);
     }
 
     /// Ends the session: whoever waits is woken, servers get their replies, calls are cancelled. Once is enough.
@@ -136,6 +153,8 @@ impl Session {
     /// Adds an event and wakes those who wait.
     pub fn tell(&mut self, server: &Text, what: &Happening, now: Moment) -> Ulid {
         self.changed = true;
+        let met = self.meet(server, what);
+        let what = met.as_ref().unwrap_or(what);
         what.log(server);
         self.events.add(server, what, now)
     }

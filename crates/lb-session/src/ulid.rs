@@ -54,6 +54,11 @@ impl Ulid {
         Self(unix.as_millis() << RANDOM_BITS | 7)
     }
 
+    /// The first one that can come after it.
+    pub(crate) fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+
     /// When it was minted, since the Unix epoch.
     pub(crate) fn unix(self) -> Duration {
         Duration::from_millis(u64::try_from(self.0 >> RANDOM_BITS).unwrap_or(u64::MAX))

@@ -277,8 +277,9 @@ impl Running {
 
     /// Nobody wants the result: the server is told, and there is no task.
     async fn cancelled(mut self, why: Cancel) -> End {
+        let end = why.to_end();
         self.work.cancel(why).await;
-        End::ours(Outcome::Cancelled)
+        end
     }
 }
 

@@ -133,17 +133,18 @@ fn attended(request: Request, run: fn(Request) -> BoxFuture<'static, Reply>, alo
                 match out.command().await {
                     // What waits for the session hears of its end, and says so.
                     Command::Cancel(Cancel::SessionEnd) if alone == Alone::Ends => {
-                        return tokio::time::sleep(LAST_WORD).await;
+                        tokio::time::sleep(LAST_WORD).await;
+                        return Cancel::SessionEnd;
                     }
-                    Command::Cancel(_) => return,
-                    Command::Alone if alone == Alone::Ends => return,
+                    Command::Cancel(why) => return why,
+                    Command::Alone if alone == Alone::Ends => return Cancel::Gone,
                     Command::Alone | Command::Answer(..) | Command::Away | Command::Back => {}
                 }
             }
         };
         let end = tokio::select! {
             biased;
-            () = stopped => End::ours(Outcome::Cancelled),
+            why = stopped => why.to_end(),
             reply = run(request) => finish(reply, &seen, tracked),
         };
         drop(calling);

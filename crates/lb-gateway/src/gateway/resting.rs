@@ -5,7 +5,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
-use lb_exchange::{Cancel, SessionId};
+use lb_exchange::{Cancel, Seat as _, SessionId};
+use lb_wire::revision::code;
+use lb_wire::{Raw, compose};
 
 use super::Shared;
 use crate::keep::Keeper;
@@ -16,6 +18,10 @@ use crate::seat::LegacySeat;
 const REST_AFTER: Duration = Duration::from_secs(60);
 /// How many of them at once.
 const AT_ONCE: usize = 32;
+/// How long calls have to say that they are cut off.
+const CUT_OFF_MAX: Duration = Duration::from_millis(500);
+/// How often it is looked whether they have.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// How often it is looked for such sessions.
 const LOOK_EVERY: Duration = Duration::from_secs(3);
 
@@ -27,6 +33,21 @@ impl Shared {
             tracing::warn!(session = hash(id.as_str()), "session_lost");
             self.drop_seat(seat);
         }
+    }
+
+    /// The process ends, and with it what goes on here of a session. One that is written goes on elsewhere.
+    pub(super) fn stop_seat(&self, seat: &Arc<LegacySeat>) {
+        let Some(kept) = &seat.kept else { return seat.end(Cancel::SessionEnd) };
+        if !seat.stop(&Cancel::SessionEnd) {
+            return;
+        }
+        let session = hash(seat.id.as_str());
+        match kept.is_released() {
+            true => tracing::info!(session, "session_released"),
+            false => tracing::warn!(session, "session_not_released"),
+        }
+        self.sessions.write().remove(seat.id.as_str());
+        self.tell_how_many();
     }
 
     /// Ends what goes on here of a session that lives on elsewhere.
@@ -94,6 +115,29 @@ impl Shared {
         }
         let streams = seats.iter().filter(|seat| seat.ear.is_open()).count();
         keeper.nodes().report(seats.len() as u64, streams as u64);
+    }
+}
+
+/// Ends the calls that nobody waits for on a connection: whoever comes back for one elsewhere learns why. Before the last
+/// word is written.
+pub(super) async fn cut_off(seats: &[Arc<LegacySeat>]) {
+    let message = "the gateway is shutting down; the call may still have run";
+    let data = Raw::from_static(r#"{"reason":"shutdown"}"#);
+    let why = Cancel::CutOff(compose::error_object(code::INTERNAL_ERROR, message, Some(&data)));
+    let working: Vec<_> = seats.iter().filter(|seat| seat.is_working()).collect();
+    if working.is_empty() {
+        return;
+    }
+    working.iter().for_each(|seat| seat.desk.cancel_all(&why));
+    let ended = async {
+        while working.iter().any(|seat| seat.is_working()) {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+        // One that is done is about to be stored.
+        tokio::time::sleep(LOOK_AGAIN).await;
+    };
+    if tokio::time::timeout(CUT_OFF_MAX, ended).await.is_err() {
+        tracing::warn!("calls did not end in time to be written");
     }
 }
 

@@ -1,6 +1,7 @@
 //! Where a session is that a client names: here, on another node, or asleep in the store, from where it is woken.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -158,7 +159,8 @@ impl Shared {
         (value, owner, may_miss): (Bytes, Owner, bool),
     ) -> Result<Woken, Error> {
         if !self.has_room() {
-            return Ok(Woken::Place(Place::Away(AGAIN)));
+            let stopping = self.draining.load(Ordering::Relaxed);
+            return Ok(Woken::Place(if stopping { Place::Away(AGAIN) } else { Place::Full(AGAIN) }));
         }
         match look(keeper.store(), &keys).await? {
             Found::It(head) if self.leads_somewhere(&head.hello) => {}

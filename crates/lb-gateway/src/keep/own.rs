@@ -99,6 +99,11 @@ impl Writing {
         self.concluded(&mut state, keeper, written)
     }
 
+    /// Whether it is written to its end and belongs to nobody, as far as is known.
+    pub(crate) fn is_released(&self) -> bool {
+        self.state.try_lock().is_ok_and(|state| state.end == Some(Ended::Released))
+    }
+
     async fn let_go(&self, state: &mut State, keeper: &Keeper) -> Result<(), Stop> {
         let (ours, nobodys, ttl) = (state.owner.value(), state.owner.released(), keeper.ttl());
         let batch = Batch::new().when(&self.keys.owner, Some(ours)).set(&self.keys.owner, nobodys.value(), ttl);

@@ -430,7 +430,7 @@ async fn a_full_gateway_wakes_nobody() {
     first.stop().await;
     let second = Node { boot: "2", sessions_max: 1, ..ALONE }.start(&store).await;
     let other = second.begin().await;
-    assert!(matches!(second.locate(&id).await, Place::Away(_)));
+    assert!(matches!(second.locate(&id).await, Place::Full(_)));
     second.seat(&other).await.expect("there").end(Cancel::SessionEnd);
     assert!(second.seat(&id).await.is_some());
 }

@@ -130,6 +130,10 @@ impl Live {
                 backend
             }
         };
+        let wishes = self.cell.with(|session| session.wishes_before(entry.name().as_str()).cloned());
+        if let Some(wishes) = wishes {
+            backend.was_told(wishes);
+        }
         let displaced = backends.insert(entry.name().as_str().into(), backend.clone());
         if let Some(displaced) = displaced {
             gateway.tasks().spawn(async move { displaced.dismiss(REDEFINED, None).await });

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use lb_backend::Connection;
 use lb_exchange::{BoxFuture, ErrorBody, Outcome};
+use lb_session::Wishes;
+use lb_session::backend::Status;
 use lb_wire::revision::Era;
 use lb_wire::{Raw, compose};
 
@@ -105,6 +107,34 @@ impl Backend {
             backend.told.lock().log_level = Some(level);
             Ok(())
         })
+    }
+
+    /// A session told it this through a process before this one: it is told again when it is connected.
+    pub(super) fn was_told(self: &Arc<Self>, wishes: Wishes) {
+        let fresh = self.state.lock().machine.status() == Status::NotConnected;
+        let new: Vec<String> = {
+            let mut told = self.told.lock();
+            let new: Vec<_> =
+                wishes.subscriptions.into_iter().filter(|uri| !told.subscriptions.contains(uri)).collect();
+            if fresh {
+                told.subscriptions.extend(new.iter().cloned());
+                told.version += u64::from(!new.is_empty());
+            }
+            told.log_level = told.log_level.take().or(wishes.log_level);
+            new
+        };
+        if fresh || new.is_empty() {
+            return;
+        }
+        // Others have it connected: it is told now.
+        let backend = self.clone();
+        self.tasks.spawn(async move {
+            for uri in new {
+                if let Err(error) = backend.subscribe(&uri).await {
+                    tracing::warn!(server = &*backend.name, ?error, "a server does not take up a subscription again");
+                }
+            }
+        });
     }
 
     /// What it was asked to watch.

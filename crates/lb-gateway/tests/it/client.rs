@@ -30,9 +30,27 @@ impl Client {
         self.front.post(request, Vec::new(), Bytes::from(message.to_string())).reply().await
     }
 
+    /// Listens, or resumes a stream.
+    pub fn get(&self, last_event_id: Option<&str>) -> Reply {
+        let headers = Headers {
+            version: Some(b"2025-11-25"),
+            session: self.session.as_deref().map(str::as_bytes),
+            last_event_id: last_event_id.map(str::as_bytes),
+            accept: Accept::Both,
+            ..Headers::default()
+        };
+        self.front.get(&Request { mount: self.mount.clone(), principal: Principal::local(), headers })
+    }
+
     /// Opens a legacy session; gives the reply to `initialize`.
     pub async fn seat(&mut self) -> Value {
-        let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "c", "version": "1" } });
+        self.seat_with(json!({})).await
+    }
+
+    /// The same for a client that can do this.
+    pub async fn seat_with(&mut self, capabilities: Value) -> Value {
+        let info = json!({ "name": "c", "version": "1" });
+        let params = json!({ "protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": info });
         let hello = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
         let welcome = match self.post("initialize", &hello).await {
             Reply::Json { session: Some(session), body, .. } => {

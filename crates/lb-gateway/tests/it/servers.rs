@@ -113,7 +113,18 @@ fn embedded() -> Arc<EmbeddedServers> {
     let mut all: EmbeddedServers = HashMap::new();
     all.insert("plain".to_owned(), Arc::new(maker(|answer| answer)));
     all.insert("escaped".to_owned(), Arc::new(maker(escaped)));
+    all.insert("asks".to_owned(), Arc::new(maker(asks)));
     Arc::new(all)
+}
+
+/// Asks a person instead of answering a call, and waits.
+fn asks(answer: String) -> String {
+    static ASKED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    if !answer.contains(r#""content""#) {
+        return answer;
+    }
+    let id = ASKED.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    json!({ "jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": { "message": "?" } }).to_string()
 }
 
 fn escaped(answer: String) -> String {

@@ -4,6 +4,7 @@ use lb_exchange::{AskKey, Remote};
 use lb_wire::Text;
 
 use super::*;
+use crate::backend::Listed;
 use crate::happening::Happening;
 use crate::limits::Limits;
 use crate::moment::Moment;
@@ -79,7 +80,12 @@ fn a_block_is_capped_and_says_how_many_more_wait() {
     let told = block(&mut session, &WISH);
     assert!(told.contains(&all[59].to_string()) && !told.contains("events_remaining"), "{told}");
 
-    let large = Happening::ServerConnected { capabilities: Raw::string(&"x".repeat(10 << 10)) };
+    let large = Happening::ServerConnected(Box::new(Listed {
+        capabilities: Raw::string(&"x".repeat(10 << 10)),
+        tools: 0,
+        resources: 0,
+        prompts: 0,
+    }));
     for _ in 0..4 {
         add(&mut session, &large);
     }

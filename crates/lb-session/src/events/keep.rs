@@ -160,7 +160,7 @@ impl EventLog {
         }
         self.lost.push(Lost { after, upto });
         self.ever = Some(Ever { first: self.ever.map_or(upto, |ever| ever.first), last: upto });
-        let gap = Drops::many(0, after, upto, self.seq, now.unix);
+        let gap = Drops::many(0, after.next(), upto, self.seq, now.unix);
         self.drops = Drops::join(self.drops.take(), Some(gap));
     }
 }

@@ -126,11 +126,15 @@ fn of_requests_and_timers() -> Vec<Told> {
     ]
 }
 
+fn listed(capabilities: Raw) -> Box<Listed> {
+    Box::new(Listed { capabilities, tools: 1, resources: 0, prompts: 0 })
+}
+
 fn of_servers() -> Vec<Told> {
     let raw = Raw::from_static;
     vec![
         (
-            Happening::ServerConnected { capabilities: raw(r#"{"tools":{}}"#) },
+            Happening::ServerConnected(listed(raw(r#"{"tools":{}}"#))),
             "server_connected",
             r#"{"name":"files","capabilities":{"tools":{}}}"#,
         ),

@@ -1,7 +1,8 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::events::{Filter, Lease};
+use crate::backend::Listed;
+use crate::events::{Event, Filter, Lease};
 use crate::session::kit::{MINUTE, SECOND, Wire, ask, at, events};
 use crate::tasks::{NewTask, TaskStatus};
 use crate::timers::TimerStatus;
@@ -200,6 +201,95 @@ fn a_clean_return_has_no_gap() {
     shelf.write(&mut session);
     let mut back = shelf.restore(CLEAN, at(MINUTE));
     assert!(back.events.take(&Filter::All, 9, usize::MAX).dropped.is_none());
+}
+
+#[test]
+fn a_crash_is_told_by_the_first_id_that_may_be_lost_and_again_after_every_crash() {
+    // Whether the word on the first one was told, whether it arrived, and whether that was written.
+    for (told, arrived, written) in
+        [(false, false, false), (true, false, true), (true, true, false), (true, true, true), (false, false, true)]
+    {
+        let (mut session, mut shelf) = (session(), Shelf::default());
+        let first = tell(&mut session, 1, at(SECOND));
+        let (_, lease) = take(&mut session, 1);
+        session.events.commit(lease.expect("a lease"));
+        shelf.write(&mut session);
+
+        let mut back = shelf.restore(CRASH, at(SECOND * 2));
+        shelf.write(&mut back);
+        let mut lost = None;
+        if told {
+            tell(&mut back, 1, at(SECOND * 3));
+            let taken = back.events.take(&Filter::All, 9, usize::MAX);
+            lost = taken.dropped.as_ref().map(lost_ids);
+            assert_eq!(
+                lost.as_ref().map(|(first, _)| *first),
+                Some(first[0].next()),
+                "the first one after the last known"
+            );
+            if arrived {
+                back.events.commit(taken.lease.expect("a lease"));
+            }
+        }
+        if written {
+            shelf.write(&mut back);
+        }
+
+        let mut again = shelf.restore(CRASH, at(SECOND * 4));
+        tell(&mut again, 1, at(SECOND * 5));
+        let dropped = again.events.take(&Filter::All, 9, usize::MAX).dropped;
+        let (from, to) = dropped.as_ref().map(lost_ids).expect("a word on the second crash");
+        assert!(from <= to, "{from:?} {to:?}");
+        if arrived && written {
+            assert!(lost.is_some_and(|(_, before)| before < from), "what was told and arrived is not told again");
+        } else {
+            assert_eq!(from, first[0].next(), "what did not arrive, as far as is known, is told again");
+        }
+    }
+}
+
+fn lost_ids(dropped: &Event) -> (Ulid, Ulid) {
+    let data: Value = dropped.data.read().expect("JSON");
+    assert_eq!(data["cause"], "node_lost");
+    let id = |name: &str| Ulid::parse(data[name].as_str().expect("an id")).expect("an id");
+    (id("firstLostId"), id("lastLostId"))
+}
+
+#[test]
+fn a_server_that_was_met_before_is_told_as_started_anew_once() {
+    let (mut session, mut shelf, wire) = (session(), Shelf::default(), Wire::default());
+    let listed = Listed { capabilities: Raw::empty_object(), tools: 3, resources: 2, prompts: 1 };
+    let connected = Happening::ServerConnected(Box::new(listed));
+    session.tell(&files(), &connected, at(SECOND));
+    session.wish("files", |wishes| wishes.subscribe("file:///a", true));
+    session.wish("files", |wishes| wishes.log_level = Some("debug".to_owned()));
+    session.wish("gone", |wishes| wishes.subscribe("file:///b", true));
+    session.forget_server("gone");
+    session.promote(new_task(&wire), at(SECOND)).expect("room");
+    assert_eq!(session.wishes_before("files"), None, "it is met");
+    shelf.write(&mut session);
+
+    // It is not met in the process between.
+    let mut back = shelf.restore(CLEAN, at(MINUTE));
+    shelf.write(&mut back);
+    let mut back = shelf.restore(CLEAN, at(MINUTE));
+    let wishes = back.wishes_before("files").expect("it was met before");
+    assert_eq!((&*wishes.subscriptions, wishes.log_level.as_deref()), (&["file:///a".to_owned()][..], Some("debug")));
+    assert_eq!(back.wishes_before("gone"), None);
+    drop(events(&mut back));
+    back.tell(&files(), &connected, at(MINUTE));
+    back.tell(&Text::from_static("new"), &connected, at(MINUTE));
+    back.tell(&files(), &connected, at(MINUTE));
+    let told = events(&mut back);
+    let kinds: Vec<_> = told.iter().map(|(kind, server, _)| (*kind, &**server)).collect();
+    assert_eq!(
+        kinds,
+        [("server_reconnected", "files"), ("server_connected", "new"), ("server_connected", "files")],
+        "once"
+    );
+    let data = &told[0].2;
+    assert_eq!((&data["type"], &data["refreshedTools"]), (&json!("restart"), &json!(3)));
+    assert_eq!(back.wishes_before("files"), None);
 }
 
 #[test]

@@ -69,7 +69,10 @@ async fn run(request: Request) -> Checked<Reply> {
                 return Some(None);
             }
             let taken = take(session);
-            (!taken.events.is_empty()).then_some(Some(taken))
+            match taken.events.is_empty() {
+                true => session.is_leaving().then_some(None),
+                false => Some(Some(taken)),
+            }
         })
     });
     let (why, taken) = match tokio::time::timeout(within, happens).await {

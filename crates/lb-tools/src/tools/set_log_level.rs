@@ -34,6 +34,7 @@ async fn run(request: Request) -> Checked<Reply> {
     let server = backend.name().clone();
     let done = backend.set_log_level(level).await;
     done.map_err(|error| plain::failure_of(&server, error))?;
+    request.live().cell().with(|session| session.wish(&server, |wishes| wishes.log_level = Some(level.to_owned())));
     let structured = Object::new().text("server", &server).text("level", level).finish();
     Ok(Reply::said(&format!("Server '{}' logs from level {level} on", &*server), structured))
 }

@@ -30,6 +30,7 @@ async fn run(request: Request) -> Checked<Reply> {
     request.live().remember();
     let done = backend.subscribe(&uri).await;
     done.map_err(|error| plain::failure_of(&server, error))?;
+    request.live().cell().with(|session| session.wish(&server, |wishes| wishes.subscribe(&uri, true)));
     let structured = Object::new().text("server", &server).text("uri", &uri).flag("subscribed", true).finish();
     Ok(Reply::said(&format!("Subscribed to {uri} on server '{}'", &*server), structured).with_session())
 }

@@ -42,6 +42,32 @@ async fn waiting_ends_with_an_event_with_time_and_with_the_session() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_waits_hears_at_once_that_the_process_ends_and_so_does_who_comes_then() {
+    for revision in [Revision::V2025_11_25, Revision::V2026_07_28] {
+        let stage = Stage::new(revision, "{}").await;
+        stage.call("list_tools", json!({})).await;
+        stage.call("set_timer", json!({ "duration_ms": 1000, "message": "now" })).await;
+        stage.call("await_activity", json!({ "timeout_ms": 5000 })).await;
+        let start = tokio::time::Instant::now();
+        let leaving = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            stage.leave();
+        };
+        let (ended, ()) = tokio::join!(stage.call("await_activity", json!({})), leaving);
+        assert_eq!(ended.json(0)["triggers"], json!([{ "type": "shutdown" }]), "{}", ended.text);
+        assert_eq!(ended.json(0)["triggered_by"], "shutdown");
+        assert!(ended.json(0)["last_event_id"].is_string(), "{}", ended.text);
+        let next = stage.call("await_activity", json!({})).await;
+        assert_eq!(next.json(0)["triggered_by"], "shutdown", "{}", next.text);
+        assert_eq!(start.elapsed(), Duration::from_secs(1));
+        // What has happened is told all the same.
+        stage.call("set_timer", json!({ "duration_ms": 1000, "message": "now" })).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(stage.call("await_activity", json!({})).await.json(0)["triggered_by"], "existing_events");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn sixteen_may_wait() {
     let stage = Stage::new(Revision::V2025_11_25, "{}").await;
     stage.call("list_tools", json!({})).await;

@@ -97,6 +97,11 @@ impl Stage {
         self.seen.lock().expect("no panic holds it").iter().filter(|message| message["method"] == method).count()
     }
 
+    /// The process is about to end.
+    pub fn leave(&self) {
+        self.gateway.leave();
+    }
+
     pub async fn close(&self) {
         self.gateway.close().await;
     }

@@ -128,6 +128,7 @@ impl Session {
             let what = Happening::TaskFailed { task: id, tool, error: why.into(), reason: Some("node_lost") };
             self.tell(&server, &what, now);
             self.note_task(id);
+            self.note_loss(&server, |losses| losses.tasks += 1);
         }
         let forget = task.updated.up + self.limits.task_kept_for;
         self.tasks.ended_bytes += task.bytes();

@@ -1,0 +1,119 @@
+//! The servers that a session has met, and what it told them for longer than a call.
+//!
+//! Both outlive the process: a server that a session meets again in another process has been started anew for it, and
+//! must be told again.
+
+use std::collections::BTreeMap;
+
+use lb_wire::Text;
+use serde::{Deserialize, Serialize};
+
+use crate::backend::{Listed, Losses};
+use crate::happening::{Happening, Reconnected};
+use crate::session::Session;
+
+/// What a session wants of one server for longer than a call.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wishes {
+    /// Resources of whose changes it wants to hear.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub subscriptions: Vec<String>,
+    /// From which level on the server shall log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_level: Option<String>,
+}
+
+impl Wishes {
+    /// A resource is wanted, or not any more.
+    pub fn subscribe(&mut self, uri: &str, wanted: bool) {
+        self.subscriptions.retain(|known| known != uri);
+        if wanted {
+            self.subscriptions.push(uri.to_owned());
+        }
+    }
+}
+
+/// The servers that a session has met.
+pub(crate) type Servers = BTreeMap<Box<str>, Met>;
+
+/// One server that a session has met.
+#[derive(Debug, Default)]
+pub(crate) struct Met {
+    wishes: Wishes,
+    /// Met in a process before this one, and what went with that.
+    before: Option<Losses>,
+}
+
+/// A server as it is written.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ServerRecord {
+    name: Box<str>,
+    #[serde(flatten)]
+    wishes: Wishes,
+}
+
+impl Session {
+    /// Something that is wanted of a server for longer than a call has changed.
+    pub fn wish(&mut self, server: &str, change: impl FnOnce(&mut Wishes)) {
+        change(&mut self.servers.entry(server.into()).or_default().wishes);
+        self.note();
+    }
+
+    /// What a server was told in a process before this one, as long as it is not met again.
+    pub fn wishes_before(&self, server: &str) -> Option<&Wishes> {
+        self.servers.get(server).filter(|met| met.before.is_some()).map(|met| &met.wishes)
+    }
+
+    /// What is said when a server is connected: one that was met in a process before this one was started anew.
+    pub(crate) fn meet(&mut self, server: &Text, what: &Happening) -> Option<Happening> {
+        let (Happening::ServerConnected(_) | Happening::ServerReconnected(_)) = what else { return None };
+        if !self.servers.contains_key(&**server) {
+            self.note();
+        }
+        let before = self.servers.entry((&**server).into()).or_default().before.take();
+        match what {
+            Happening::ServerConnected(listed) => before.map(|losses| started_anew(listed, losses)),
+            _ => None,
+        }
+    }
+
+    /// A server is gone for good, with all that was wanted of it.
+    pub(crate) fn part_from(&mut self, server: &str) {
+        if self.servers.remove(server).is_some() {
+            self.note();
+        }
+    }
+
+    pub(crate) fn servers_record(&self) -> Vec<ServerRecord> {
+        let servers = self.servers.iter();
+        servers.map(|(name, met)| ServerRecord { name: name.clone(), wishes: met.wishes.clone() }).collect()
+    }
+
+    pub(crate) fn restore_servers(&mut self, servers: Vec<ServerRecord>) {
+        for ServerRecord { name, wishes } in servers {
+            self.servers.insert(name, Met { wishes, before: Some(Losses::default()) });
+        }
+    }
+
+    /// Something of a server went with the process before this one.
+    pub(crate) fn note_loss(&mut self, server: &str, count: impl FnOnce(&mut Losses)) {
+        if let Some(losses) = self.servers.get_mut(server).and_then(|met| met.before.as_mut()) {
+            count(losses);
+        }
+    }
+}
+
+fn started_anew(listed: &Listed, losses: Losses) -> Happening {
+    Happening::ServerReconnected(Box::new(Reconnected {
+        attempts: 1,
+        blip: false,
+        forced: false,
+        capabilities: listed.capabilities.clone(),
+        tools: listed.tools,
+        resources: listed.resources,
+        prompts: listed.prompts,
+        tasks_failed: losses.tasks,
+        elicitations_lost: losses.elicitations,
+        sampling_lost: losses.sampling,
+    }))
+}
