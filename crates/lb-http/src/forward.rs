@@ -106,7 +106,7 @@ impl Visit<'_> {
                 Route::Ask(place) => match place.await {
                     Place::Node(there) if there == *url => {}
                     Place::Away(_) => {}
-                    Place::Node(_) | Place::Here => return,
+                    Place::Node(_) | Place::Here | Place::Full(_) => return,
                 },
             }
         }
