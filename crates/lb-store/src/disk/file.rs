@@ -32,6 +32,9 @@ const COMPACT_FROM: u64 = 8 * 1024 * 1024;
 /// How often a file that is too long is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// How long what did not fit is not tried again, where nothing was removed.
+const FULL_FOR: Duration = Duration::from_secs(1);
+
 /// How many keys one page of a scan looks at.
 const PAGE: usize = 256;
 
@@ -51,6 +54,8 @@ pub(super) struct File {
     /// Whether there was no room since it was opened: the library may tell that later, and in other words.
     ran_out: Arc<AtomicBool>,
     closed: AtomicBool,
+    /// How many bytes did not fit, and until when as many are not tried again.
+    too_many: Mutex<Option<(Instant, usize)>>,
     trouble: Mutex<Trouble>,
     lock: fs::File,
     #[cfg(test)]
@@ -78,6 +83,7 @@ impl File {
             may_exceed: Arc::default(),
             ran_out: Arc::default(),
             closed: AtomicBool::new(false),
+            too_many: Mutex::default(),
             trouble: Mutex::default(),
             lock,
             #[cfg(test)]
@@ -180,6 +186,23 @@ impl File {
     /// Whether the file is longer than it should be: nothing may grow before it has become smaller.
     pub(super) fn is_over(&self) -> bool {
         self.backend.bytes_max < self.length.load(Ordering::Relaxed)
+    }
+
+    /// How many bytes are known not to fit; what is less may.
+    pub(super) fn too_many_bytes(&self) -> usize {
+        let too_many = *self.too_many.lock();
+        too_many.filter(|(until, _)| Instant::now() < *until).map_or(usize::MAX, |(_, bytes)| bytes)
+    }
+
+    /// This many bytes did not fit: as many are not tried again for a moment.
+    pub(super) fn note_too_many(&self, bytes: usize) {
+        let least = self.too_many_bytes().min(bytes);
+        *self.too_many.lock() = Some((Instant::now() + FULL_FOR, least));
+    }
+
+    /// Something was removed: what did not fit may fit now.
+    pub(super) fn note_room(&self) {
+        *self.too_many.lock() = None;
     }
 
     /// What those are told who want to write into a file that is full.

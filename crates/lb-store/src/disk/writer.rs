@@ -63,6 +63,16 @@ fn gather(queue: &Receiver<Work>, group: &mut Vec<Work>, until: Instant) {
 }
 
 pub(super) fn write(file: &File, group: Vec<Work>) {
+    // What did not fit a moment ago is not tried: each attempt has the whole file read again.
+    let too_many = file.too_many_bytes();
+    let does_not_fit = |work: &Work| too_many <= work.batch.bytes() && !work.batch.only_shrinks();
+    let (refused, group): (Vec<Work>, Vec<Work>) = group.into_iter().partition(does_not_fit);
+    for work in refused {
+        drop(work.answer.send(Err(file.full())));
+    }
+    if group.is_empty() {
+        return;
+    }
     let batches: Vec<&Batch> = group.iter().map(|work| &work.batch).collect();
     let applied = match transact(file, &batches, SWEEP_MAX) {
         Ok(applied) => applied,
@@ -105,7 +115,14 @@ fn alone(file: &File, batch: &Batch) -> Result<Applied, Error> {
     match once() {
         Err(error) if is_full(&error) && batch.only_shrinks() => file.exceeding(once),
         // What has expired must not stand in the way.
-        Err(error) if is_full(&error) && 0 < tidy_up(file) => once(),
+        Err(error) if is_full(&error) && 0 < tidy_up(file) => {
+            file.note_room();
+            once()
+        }
+        Err(error) if is_full(&error) => {
+            file.note_too_many(batch.bytes());
+            Err(error)
+        }
         applied => applied,
     }
 }
@@ -135,8 +152,12 @@ fn transact(file: &File, batches: &[&Batch], sweep: usize) -> Result<Vec<Result<
             }
             tables.sweep(sweep)?;
         }
-        if results.iter().any(|result| matches!(result, Ok(Applied::Done(_)))) {
+        let is_done = |result: &Result<Applied, Error>| matches!(result, Ok(Applied::Done(_)));
+        if results.iter().any(is_done) {
             transaction.commit()?;
+            if batches.iter().zip(&results).any(|(batch, result)| batch.only_shrinks() && is_done(result)) {
+                file.note_room();
+            }
         } else {
             transaction.abort()?;
         }
@@ -210,10 +231,14 @@ mod tests {
     }
 
     fn write_all(file: &File, batch: Batch) {
+        done(file, batch).unwrap();
+    }
+
+    fn done(file: &File, batch: Batch) -> Result<Applied, Error> {
         let places = std::sync::Arc::new(tokio::sync::Semaphore::new(1));
         let (answer, mut answered) = oneshot::channel();
         write(file, vec![Work { batch, answer, _place: places.try_acquire_owned().unwrap() }]);
-        answered.try_recv().unwrap().unwrap();
+        answered.try_recv().unwrap()
     }
 
     #[test]
@@ -298,5 +323,23 @@ mod tests {
         assert_eq!(rows(&file), (5, 5, 5));
         write_all(&file, Batch::new().set(&key(1), "no stream", ttl));
         assert_eq!(rows(&file), (5, 0, 5));
+    }
+
+    #[test]
+    fn what_did_not_fit_is_tried_again_only_when_something_was_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let limits = Limits { bytes_max: 2 << 20, ..Limits::default() };
+        let file = File::open(folder.path(), &limits, Durability::None).unwrap();
+        let put = |key: &str, bytes| done(&file, Batch::new().set(&Key::parse(key).unwrap(), vec![7; bytes], LONG));
+        let mut kept = 0;
+        while put(&format!("k{kept}"), 100_000).is_ok() {
+            kept += 1;
+        }
+        let bytes = file.too_many_bytes();
+        assert!((100_000..200_000).contains(&bytes), "{bytes}");
+        assert!(is_full(&put("more", 100_000).unwrap_err()));
+        let removed = Batch::new().delete(&Key::parse("k0").unwrap());
+        done(&file, removed).unwrap();
+        assert_eq!(file.too_many_bytes(), usize::MAX, "what was removed may have made room");
     }
 }
