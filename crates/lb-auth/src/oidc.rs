@@ -206,6 +206,11 @@ impl Idp {
     }
 
     async fn exchange(&self, metadata: &Metadata, code: &str, attempt: &Attempt) -> Result<Tokens, LoginError> {
+        let answer = self.ask(self.exchange_of(metadata, code, attempt)?).await?;
+        serde_json::from_slice(answer.body()).map_err(|_| LoginError::Wrong("its tokens cannot be read"))
+    }
+
+    fn exchange_of(&self, metadata: &Metadata, code: &str, attempt: &Attempt) -> Result<Ask, LoginError> {
         let mut form = Serializer::new(String::new());
         form.append_pair("grant_type", "authorization_code").append_pair("code", code);
         form.append_pair("redirect_uri", &self.callback).append_pair("code_verifier", &attempt.verifier);
@@ -224,16 +229,14 @@ impl Idp {
                 }
             }
         }
-        let ask = Ask {
+        Ok(Ask {
             method: Method::POST,
             url: endpoint(&metadata.token_endpoint)?,
             headers,
             body: Bytes::from(form.finish()),
             bytes_max: BYTES_MAX,
             timeout: EXCHANGE_TIMEOUT,
-        };
-        let answer = self.ask(ask).await?;
-        serde_json::from_slice(answer.body()).map_err(|_| LoginError::Wrong("its tokens cannot be read"))
+        })
     }
 
     /// The provider's keys, not older than this.

@@ -4,6 +4,7 @@
 pub mod evil;
 pub mod fixture;
 pub mod harness;
+pub mod idp;
 pub mod ledger;
 pub mod procs;
 pub mod raw;

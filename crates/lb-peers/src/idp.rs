@@ -1,0 +1,97 @@
+//! A real OIDC provider on loopback, and a browser without a window that logs people in.
+
+mod browser;
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+pub use browser::{Browser, Decision, Stopped};
+
+/// How long it may take to listen, on a machine that is busy.
+const START_MAX: Duration = Duration::from_secs(50);
+
+/// How a provider is set up.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Where the client `gateway` may send people back to.
+    pub redirects: Vec<String>,
+    /// What its issuer ends with; some write a slash.
+    pub issuer_end: String,
+    /// Its port; 0 is any.
+    pub port: u16,
+    /// A file with its keys; without one they are those of its examples.
+    pub keys: Option<PathBuf>,
+    /// Groups of people, as in `alice=admins,staff;bob=staff`.
+    pub groups: String,
+}
+
+/// A running provider. Dropping it kills it.
+#[derive(Debug)]
+pub struct Idp {
+    /// Its issuer, byte for byte.
+    pub issuer: String,
+    /// Its port on 127.0.0.1.
+    pub port: u16,
+    child: Child,
+}
+
+/// The secret of the client `gateway`.
+pub const CLIENT_SECRET: &str = "gateway-secret-for-tests-only";
+
+impl Idp {
+    /// Starts one and waits until it listens.
+    ///
+    /// # Panics
+    /// When it is not installed or does not start.
+    pub fn start(options: &Options) -> Self {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/src/idp/provider.mjs");
+        let mut command = Command::new(installed("node/node_modules/node/bin/node"));
+        command.arg(script).arg(installed("oidc-provider/node_modules/oidc-provider/lib/index.js"));
+        command.env("PORT", options.port.to_string()).env("ISSUER_END", &options.issuer_end);
+        command.env("GROUPS", &options.groups).env("CLIENT_REDIRECTS", options.redirects.join(","));
+        if let Some(keys) = &options.keys {
+            command.env("JWKS", keys);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("node starts");
+        let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped"));
+        let (tell, told) = mpsc::sync_channel(1);
+        // It writes more lines, which must go somewhere; the thread ends with the process.
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            let first = lines.read_line(&mut line).map(|_| line);
+            if tell.send(first).is_ok() {
+                std::io::copy(&mut lines, &mut std::io::sink()).ok();
+            }
+        });
+        let line = told.recv_timeout(START_MAX).expect("the provider says where it is").expect("a line of text");
+        let told: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("the provider says {line:?}"));
+        let port = told["port"].as_u64().and_then(|port| u16::try_from(port).ok()).expect("a port");
+        Self { issuer: told["issuer"].as_str().expect("an issuer").to_owned(), port, child }
+    }
+}
+
+impl Drop for Idp {
+    fn drop(&mut self) {
+        // Whether it has ended before does not matter.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// A file of a peer, as `cargo xtask peers` has installed it.
+fn installed(path: &str) -> PathBuf {
+    let set = |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let peers = set("LANDBRIDGE_PEERS").unwrap_or_else(|| {
+        let cache = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
+        cache.expect("neither LANDBRIDGE_PEERS nor XDG_CACHE_HOME nor HOME is set").join("landbridge/peers")
+    });
+    let file = peers.join(path);
+    assert!(file.exists(), "{} is not there: run `cargo xtask peers`", file.display());
+    file
+}
