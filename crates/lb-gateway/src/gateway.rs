@@ -19,6 +19,7 @@ use lb_telemetry::Tracer;
 use lb_wire::Text;
 use lb_wire::revision::code;
 use parking_lot::{Mutex, RwLock};
+use tokio::sync::Notify;
 
 use self::resting::cut_off;
 use self::waking::Flight;
@@ -115,6 +116,8 @@ pub struct Shared {
     draining: AtomicBool,
     /// The process ends: nobody is to wait for what happens in a session.
     leaving: AtomicBool,
+    /// It is to be looked for sessions that nobody uses.
+    rest_now: Arc<Notify>,
     keeper: Option<Arc<Keeper>>,
     /// Servers that clients have added, where those are kept.
     added: Option<Arc<AddedServers>>,
@@ -186,6 +189,7 @@ impl Gateway {
             numbers: AtomicU64::new(0),
             draining: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
+            rest_now: Arc::default(),
         };
         let gateway = Self(Arc::new(shared));
         gateway.0.tasks.spawn(sweep::sweep(Arc::downgrade(&gateway.0)));
@@ -257,8 +261,14 @@ impl Gateway {
 
     /// The process is about to end: who waits for something to happen in a session is told so, now and from here on.
     /// Calls that do something go on.
+    ///
+    /// Where other nodes can go on with them, sessions that nobody uses at the moment are let go of at once.
     pub fn leave(&self) {
         self.0.leaving.store(true, Ordering::Release);
+        if let Some(keeper) = &self.0.keeper {
+            keeper.nodes().set_draining(true);
+            self.0.rest_now.notify_one();
+        }
         for live in self.0.lives() {
             live.leave();
         }

@@ -176,6 +176,11 @@ impl Membership {
         self.lease.generation(Instant::now())
     }
 
+    /// Whether other nodes can send requests to this one, and so may serve its sessions.
+    pub(crate) fn is_reached(&self) -> bool {
+        self.about.url.is_some()
+    }
+
     /// Says whether this node is about to end. Others are told at once.
     pub fn set_draining(&self, draining: bool) {
         if self.draining.swap(draining, Ordering::Relaxed) != draining {

@@ -24,6 +24,7 @@ const CUT_OFF_MAX: Duration = Duration::from_millis(500);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// How often it is looked for such sessions.
 const LOOK_EVERY: Duration = Duration::from_secs(3);
+const LOOK_WHILE_LEAVING: Duration = Duration::from_millis(200);
 
 impl Shared {
     /// A session belongs to somebody else: it is dropped here, and nothing of it is written.
@@ -85,7 +86,9 @@ impl Shared {
 
     fn is_resting(&self, seat: &LegacySeat) -> bool {
         let since = seat.last_used().max(seat.busy.load(Ordering::Relaxed));
-        REST_AFTER.as_secs() <= self.now().saturating_sub(since) && seat.can_rest()
+        let hands_over = self.is_leaving() && self.keeper.as_ref().is_some_and(|keeper| keeper.nodes().is_reached());
+        let after = if hands_over { Duration::ZERO } else { REST_AFTER };
+        after.as_secs() <= self.now().saturating_sub(since) && seat.can_rest()
     }
 
     /// Looks after the sessions that are kept.
@@ -144,9 +147,14 @@ pub(super) async fn cut_off(seats: &[Arc<LegacySeat>]) {
 /// Looks after the sessions that are kept, until told to stop.
 pub(super) async fn rest(gateway: Weak<Shared>) {
     loop {
-        let Some(tasks) = gateway.upgrade().map(|shared| shared.tasks.clone()) else { return };
+        let Some(shared) = gateway.upgrade() else { return };
+        let (tasks, bell) = (shared.tasks.clone(), shared.rest_now.clone());
+        let pause = if shared.is_leaving() { LOOK_WHILE_LEAVING } else { LOOK_EVERY };
+        // Not held while nothing is to be done.
+        drop(shared);
         tokio::select! {
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(pause) => {}
+            () = bell.notified() => {}
             () = tasks.stopping() => return,
         }
         let Some(shared) = gateway.upgrade() else { return };

@@ -75,3 +75,17 @@ async fn what_was_written_before_a_session_woke_again_does_not_end_its_writing()
     process.keeper().after(&old, Wrote::Ended(Ended::Lost));
     assert_eq!(process.keeper().awake(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_about_to_end_lets_go_of_what_nobody_uses_before_its_last_call_has_ended() {
+    let store = memory().await;
+    let (a, b) = (A.start(&store).await, B.start(&store).await);
+    let id = a.begin().await;
+    a.written().await;
+    assert_eq!(b.locate(&id).await, Place::Node("http://a".into()));
+    a.gateway.leave();
+    until("it is let go of", || a.gateway.sessions() == 0).await;
+    assert_eq!(owner(&store, &id).await, "1 - -");
+    b.live(&id).await;
+    assert_eq!(owner(&store, &id).await, "2 b 1");
+}
