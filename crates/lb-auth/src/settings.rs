@@ -113,13 +113,13 @@ impl Settings {
     /// Everything that must be changed before anybody can be served.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
-        if let Err(why) = base(&self.public_url) {
-            problems.push(format!("public_url {}: {why}", self.public_url));
-        }
-        if self.public_url.ends_with('/') {
-            problems.push(format!("public_url {}: leave out the slash at its end", self.public_url));
-        }
         if let Some(provider) = &self.provider {
+            if let Err(why) = base(&self.public_url) {
+                problems.push(format!("public_url {}: {why}", self.public_url));
+            }
+            if self.public_url.ends_with('/') {
+                problems.push(format!("public_url {}: leave out the slash at its end", self.public_url));
+            }
             if let Err(why) = base(&provider.issuer) {
                 problems.push(format!("the issuer {}: {why}", provider.issuer));
             }
@@ -202,7 +202,8 @@ mod tests {
         ] {
             assert!(!Settings { public_url: url.into(), ..good.clone() }.problems().is_empty(), "{url}");
         }
-        assert!(Settings::new("http://127.0.0.1:3000").problems().is_empty());
+        assert!(Settings { public_url: "http://127.0.0.1:3000".into(), ..good.clone() }.problems().is_empty());
+        assert!(Settings::new("http://10.0.0.1").problems().is_empty(), "without a login the address is not used");
         let plain = Provider { issuer: "http://idp.test".into(), ..provider };
         assert_eq!(Settings { provider: Some(plain), ..good.clone() }.problems().len(), 1);
         let client = KnownClient {

@@ -127,6 +127,16 @@ impl Fetch for FakeIdp {
     }
 }
 
+/// Everybody is told the same.
+pub(crate) struct Document(pub Value);
+
+impl Fetch for Document {
+    fn fetch(&self, _: Ask) -> BoxFuture<'_, Result<Response<Bytes>, FetchError>> {
+        let answer = Response::builder().header("content-type", "application/json");
+        std::future::ready(Ok(answer.body(self.0.to_string().into()).unwrap())).boxed()
+    }
+}
+
 /// Nobody can be asked.
 struct Nobody;
 
@@ -213,8 +223,12 @@ impl World {
     }
 
     pub async fn with(settings: Settings) -> Self {
+        Self::with_documents(settings, Arc::new(Nobody)).await
+    }
+
+    pub async fn with_documents(settings: Settings, documents: Arc<dyn Fetch>) -> Self {
         let (idp, store) = (FakeIdp::new(), memory().await);
-        let ports = Ports { store: store.clone(), documents: Arc::new(Nobody), provider: idp.clone() };
+        let ports = Ports { store: store.clone(), documents, provider: idp.clone() };
         let auth = Arc::new(Auth::new(settings, keys(), ports).unwrap());
         Self { auth, idp, store, cookies: Mutex::default(), now: Mutex::new(at(0)) }
     }

@@ -264,3 +264,21 @@ fn names_are_shown_without_what_hides_or_turns_text() {
     assert_eq!(clean(" a\u{202e}b\u{200b}c\r\n\u{1b}[2J\u{e0041}d\u{2066} ", 128), "abc[2Jd");
     assert_eq!(clean(&"x".repeat(500), 128).len(), 128);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_registration_that_nobody_uses_is_gone_after_a_day_and_a_used_one_after_ninety() {
+    let clients = plain().await;
+    let said = body(&json!({"redirect_uris": ["https://app.test/cb"]}));
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        let told = clients.register(&said, HERE, at(0)).await.unwrap();
+        ids.push(told["client_id"].as_str().unwrap().to_owned());
+    }
+    let used = clients.find(&ids[1], HERE, at(0)).await.unwrap();
+    clients.used(&used).await;
+    tokio::time::advance(UNUSED_LIFE + Duration::from_secs(1)).await;
+    assert!(matches!(clients.find(&ids[0], HERE, at(0)).await, Err(ClientError::Unknown)));
+    assert!(clients.find(&ids[1], HERE, at(0)).await.is_ok());
+    tokio::time::advance(USED_LIFE).await;
+    assert!(clients.find(&ids[1], HERE, at(0)).await.is_err());
+}

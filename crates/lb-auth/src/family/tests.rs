@@ -291,3 +291,35 @@ async fn nothing_that_could_be_used_is_kept() {
         assert!(!kept.contains(secret.get(10..).unwrap()), "{kept}");
     }
 }
+
+/// Every kind of store in this process, sealed and not.
+async fn stores(folder: &std::path::Path) -> Vec<Arc<dyn Store>> {
+    let seal = lb_store::SealKeys::new(&[b"a-key-for-the-seals-of-this-one-test"]).ok();
+    let mut stores = Vec::new();
+    for (name, seal) in [("plain", None), ("sealed", seal)] {
+        let disk = lb_store::Place::Disk(folder.join(name));
+        for place in [lb_store::Place::Memory, disk] {
+            let settings = lb_store::Settings { seal: seal.clone(), ..lb_store::Settings::new(place) };
+            stores.push(lb_store::open(&settings).await.unwrap());
+        }
+    }
+    stores
+}
+
+#[tokio::test]
+async fn every_store_holds_a_family_together() {
+    let folder = tempfile::tempdir().unwrap();
+    for store in stores(folder.path()).await {
+        let nodes = [Families::new(store.clone(), keys(), ISSUER), Families::new(store.clone(), keys(), ISSUER)];
+        let code = nodes[0].begin(granted(), at(0)).await.unwrap();
+        let tries = join_all((0..20).map(|n| nodes[n % 2].redeem(code.expose(), PROOF, ASKED, at(1)))).await;
+        assert_eq!(tries.iter().filter(|result| result.is_ok()).count(), 1, "{:?}", store.facts().kind);
+        let first = begun(&nodes[0]).await;
+        let answers = join_all((0..20).map(|n| nodes[n % 2].refresh(next(&first), ASKED, at(2)))).await;
+        let second = answers[0].as_ref().unwrap();
+        assert!(answers.iter().all(|answer| answer.as_ref().is_ok_and(|answer| answer == second)));
+        assert!(is_good(&nodes[1], second, at(3)).await);
+        assert!(nodes[1].refresh(next(&first), ASKED, at(4)).await.is_err());
+        assert!(!is_good(&nodes[0], second, at(9)).await);
+    }
+}

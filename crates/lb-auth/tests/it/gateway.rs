@@ -77,6 +77,12 @@ impl World {
         Self { auth, url, idp: Some(idp), options }
     }
 
+    /// Another node with a store of its own.
+    pub fn node(&self, store: Arc<dyn Store>) -> Auth {
+        let ports = Ports { store, documents: Arc::new(Sockets), provider: Arc::new(Sockets) };
+        Auth::new(settings(&self.url, &self.idp.as_ref().unwrap().issuer), keys(), ports).unwrap()
+    }
+
     /// Posts to the gateway.
     pub async fn post(&self, path: &str, kind: &str, body: &str) -> (u16, Value) {
         let address = self.url.strip_prefix("http://").unwrap().parse().unwrap();
@@ -126,8 +132,7 @@ impl World {
     }
 
     pub async fn redeem(&self, client: &str, code: &str) -> (u16, Value) {
-        let form = [("grant_type", "authorization_code"), ("client_id", client), ("code", code)];
-        self.form("/token", &[&form[..], &[("code_verifier", VERIFIER), ("redirect_uri", REDIRECT)]].concat()).await
+        self.form("/token", &redemption(client, code)).await
     }
 
     pub async fn check(&self, token: &str) -> Result<lb_auth::Grant, lb_auth::Refusal> {
@@ -153,6 +158,20 @@ fn settings(url: &str, issuer: &str) -> Settings {
         rules: Rules { allow: Some(allow), admins, permit: vec![] },
         ..Settings::new(url)
     }
+}
+
+/// The form that redeems a code.
+fn redemption<'a>(client: &'a str, code: &'a str) -> Vec<(&'a str, &'a str)> {
+    let form = vec![("grant_type", "authorization_code"), ("client_id", client), ("code", code)];
+    [form, vec![("code_verifier", VERIFIER), ("redirect_uri", REDIRECT)]].concat()
+}
+
+/// Redeems a code at a node that does not listen.
+pub async fn redeem_at(node: &Auth, client: &str, code: &str) -> (u16, Value) {
+    let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(redemption(client, code)).finish();
+    let request = Request::post("/token").header("content-type", "application/x-www-form-urlencoded");
+    let answer = node.handle(request.body(body.into()).unwrap(), HERE, SystemTime::now()).await;
+    (answer.status().as_u16(), serde_json::from_slice(answer.body()).unwrap())
 }
 
 /// One parameter of an address.

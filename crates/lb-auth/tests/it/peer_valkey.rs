@@ -9,7 +9,7 @@ use lb_peers::idp::{Browser, Decision, Options};
 use lb_peers::valkey::Valkey;
 use lb_store::Store;
 
-use crate::gateway::{World, parameter};
+use crate::gateway::{World, parameter, redeem_at};
 
 async fn node(server: &Valkey) -> Arc<dyn Store> {
     lb_store::open(&lb_store::Settings::parse(&server.url()).unwrap()).await.unwrap()
@@ -22,7 +22,11 @@ async fn a_code_that_is_redeemed_on_two_nodes_at_once_is_good_once_and_a_store_t
     let client = world.register().await;
     let stopped = world.login(&mut Browser::default(), &client, "mcp:call", "alice", Decision::Approve).await;
     let code = parameter(&stopped.url, "code").unwrap();
-    let answers = join_all((0..50).map(|_| world.redeem(&client, &code))).await;
+    let other = world.node(node(&server).await);
+    let here = join_all((0..25).map(|_| world.redeem(&client, &code)));
+    let there = join_all((0..25).map(|_| redeem_at(&other, &client, &code)));
+    let (here, there) = tokio::join!(here, there);
+    let answers = [here, there].concat();
     let won: Vec<_> = answers.iter().filter(|(status, _)| *status == 200).collect();
     assert_eq!(won.len(), 1);
     assert!(answers.iter().all(|(status, body)| *status == 200 || body["error"] == "invalid_grant"), "{answers:?}");

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::testing::{GATEWAY, ISSUER, REDIRECT, World, authorize, settings};
+use crate::testing::{Document, GATEWAY, ISSUER, REDIRECT, World, authorize, settings};
 use crate::{Decision, People, Refusal, Rules, Settings, Target};
 
 #[tokio::test]
@@ -334,4 +334,52 @@ async fn pages_of_other_origins_use_the_token_endpoint_only_when_allowed() {
             .headers
             .contains_key("access-control-allow-origin")
     );
+}
+
+#[tokio::test]
+async fn a_client_that_is_a_document_is_shown_by_its_host() {
+    let id = "https://app.test/client.json";
+    let document = json!({"client_id": id, "client_name": "App", "redirect_uris": [REDIRECT]});
+    let world = World::with_documents(settings(), std::sync::Arc::new(Document(document))).await;
+    let page = world.asked(id, &[]).await;
+    assert!(page.text.contains("<strong>app.test</strong>") && page.text.contains("Any program here can pretend"));
+    let tokens = world.tokens(id, &[]).await;
+    let grant = world.check(tokens["access_token"].as_str().unwrap(), "/mcp").await.unwrap();
+    assert_eq!(&*grant.who.client, id);
+    assert_eq!(world.refresh(id, &tokens, &[]).await.status, 200);
+    let seen = world.get(&authorize("https://app.test/other.json", &[])).await;
+    assert_eq!((seen.status, seen.headers.contains_key("location")), (400, false));
+    assert!(seen.text.contains("invalid_client"));
+}
+
+#[tokio::test]
+async fn a_client_of_the_operator_shows_its_secret_in_either_way() {
+    let secret = crate::Secret::new("the-secret-of-the-client");
+    let client = crate::KnownClient {
+        id: "desk".into(),
+        name: "Desk".into(),
+        redirect_uris: vec![REDIRECT.into()],
+        secret: Some(secret.hash()),
+    };
+    let world = World::with(Settings { clients: vec![client], registration: false, ..settings() }).await;
+    assert!(world.asked("desk", &[]).await.text.contains("set by the operator"));
+    let code = world.code("desk", &[]).await;
+    assert_eq!(world.redeem("desk", &code, &[]).await.error(), "invalid_client");
+    assert_eq!(world.redeem("desk", &code, &[("client_secret", "wrong")]).await.error(), "invalid_client");
+    assert_eq!(world.redeem("desk", &code, &[("client_secret", secret.expose())]).await.status, 200);
+    assert_eq!(world.send("POST", "/register", &[], "{}").await.status, 404);
+    let told = world.get("/.well-known/oauth-authorization-server").await.json();
+    assert!(told.get("registration_endpoint").is_none());
+}
+
+#[tokio::test]
+async fn requests_can_be_answered_on_any_thread() {
+    fn moves<T: Send>(future: T) -> T {
+        future
+    }
+    let world = World::new().await;
+    let request = http::Request::builder().uri("/authorize").body(bytes::Bytes::new()).unwrap();
+    assert_eq!(moves(world.auth.handle(request, crate::testing::HERE, world.now())).await.status(), 400);
+    let (headers, uri) = (http::HeaderMap::new(), "/mcp".parse().unwrap());
+    assert!(moves(world.auth.check(&headers, &uri, world.now())).await.is_err());
 }
