@@ -204,6 +204,34 @@ async fn the_end_of_a_session_is_told_to_who_waits() {
     assert_eq!(reply.json()["triggers"][0]["type"], "shutdown", "{reply}");
 }
 
+/// Long before calls that do something are cut off.
+#[tokio::test]
+async fn the_end_of_the_process_is_told_at_once_to_who_waits() {
+    for front in ["legacy", "modern", "stdio"] {
+        let gateway = gateway().await;
+        let (client, pid) = match front {
+            "stdio" => {
+                let client = world::stdio().await;
+                let pid = client.pid().expect("a process");
+                (client, pid)
+            }
+            "modern" => {
+                let client = ToolClient::http_as(&gateway, Settings::modern()).await;
+                (world::ready(client).await, gateway.pid())
+            }
+            _ => (world::http(&gateway).await, gateway.pid()),
+        };
+        let waiting = client.start("await_activity", json!({ "timeout_ms": 60_000 })).await;
+        client.call("list_timers", json!({})).await;
+        let start = Instant::now();
+        let status = std::process::Command::new("kill").args(["-TERM", &pid.to_string()]).status().expect("kill");
+        assert!(status.success());
+        let reply = waiting.wait().await;
+        assert_eq!(reply.json()["triggers"], json!([{ "type": "shutdown" }]), "{front}: {reply}");
+        assert!(start.elapsed() < Duration::from_secs(8), "{front}: {:?}", start.elapsed());
+    }
+}
+
 /// In the session of modern clients that name none, a look at it takes nothing away.
 #[tokio::test]
 async fn a_look_at_a_shared_session_leaves_its_events() {
