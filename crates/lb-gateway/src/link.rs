@@ -387,22 +387,28 @@ impl Link {
         };
     }
 
-    /// The same for one of several clients: what the server need not be told again by others.
-    pub(crate) fn was_asked_for(self: &Arc<Self>, uris: &[Text]) {
-        let new: Vec<Raw> = {
+    /// The same for one of several clients: what the server need not be told again by others. A level that one of them
+    /// has said meanwhile counts.
+    pub(crate) fn was_asked_for(self: &Arc<Self>, uris: &[Text], level: Option<Raw>) {
+        let (new, level) = {
             let mut restore = self.restore.lock();
             let uris = uris.iter().map(|uri| Raw::string(uri));
             let new: Vec<Raw> = uris.filter(|uri| !restore.subscriptions.contains(uri)).collect();
             restore.subscriptions.extend(new.iter().take(SUBSCRIPTIONS_MAX).cloned());
-            new
+            let level = level.filter(|_| restore.log_level.is_none());
+            restore.log_level = restore.log_level.take().or_else(|| level.clone());
+            (new, level)
         };
-        if new.is_empty() {
+        if new.is_empty() && level.is_none() {
             return;
         }
         // As after a restart, if this is the first connection.
         self.connections.fetch_max(1, Ordering::Relaxed);
         let Some(connection) = self.current().filter(|connection| connection.era() == Era::Legacy) else { return };
         self.tasks().spawn(async move {
+            if let Some(level) = level {
+                connection.request("logging/setLevel", Some(&level)).await;
+            }
             for uri in new {
                 connection.request("resources/subscribe", Some(&compose::object(&[("uri", &uri)]))).await;
             }

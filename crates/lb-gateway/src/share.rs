@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use lb_exchange::{Call, Driver, End, Exchange, FeedItem, Outcome, Step};
+use lb_wire::compose::Object;
 use lb_wire::{Raw, Text};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -26,7 +27,9 @@ pub struct Share {
 struct Member {
     ear: Weak<Ear>,
     subscriptions: Vec<Text>,
-    /// Whether it ever had any.
+    /// The params by which it last said how much the server shall log.
+    level: Option<Raw>,
+    /// Whether it ever wanted something.
     ever: bool,
 }
 
@@ -43,7 +46,8 @@ impl Share {
 
     /// A session joins. Whoever calls this holds the lock on the shares of the server.
     pub fn join(self: &Arc<Self>, member: u64, ear: &Arc<Ear>) -> Joined {
-        self.members.lock().insert(member, Member { ear: Arc::downgrade(ear), subscriptions: Vec::new(), ever: false });
+        let (ear, subscriptions) = (Arc::downgrade(ear), Vec::new());
+        self.members.lock().insert(member, Member { ear, subscriptions, level: None, ever: false });
         Joined { share: self.clone(), member }
     }
 
@@ -75,12 +79,12 @@ impl Share {
         None
     }
 
-    /// What one session wants to hear of, as it is written; `None` when that was never anything.
+    /// What one session wants of the server, as it is written; `None` when that was never anything.
     fn told(&self, member: u64) -> Option<Raw> {
         let members = self.members.lock();
-        let uris: Vec<&str> =
-            members.get(&member).filter(|own| own.ever)?.subscriptions.iter().map(|uri| &**uri).collect();
-        Some(Raw::value(&uris))
+        let own = members.get(&member).filter(|own| own.ever)?;
+        let uris: Vec<&str> = own.subscriptions.iter().map(|uri| &**uri).collect();
+        Some(Object::new().maybe("level", own.level.as_ref()).raw("subscriptions", &Raw::value(&uris)).finish())
     }
 
     /// How many sessions share it.
@@ -112,6 +116,12 @@ impl Share {
     /// Keeps track of who wants which resource; the end, where the server need not be told.
     fn subscribed(&self, member: u64, call: &Call) -> Option<End> {
         let method = call.message.method();
+        if method == "logging/setLevel" {
+            if let Some(own) = self.members.lock().get_mut(&member) {
+                (own.level, own.ever) = (call.message.body().map(|level| level.detached()), true);
+            }
+            return None;
+        }
         if !matches!(method, "resources/subscribe" | "resources/unsubscribe") {
             return None;
         }
@@ -166,20 +176,21 @@ impl Joined {
         self.share.open(self.member, call, before)
     }
 
-    /// What the session wants to hear of, for as long as the link is shared.
+    /// What the session wants of the server, for as long as the link is shared.
     pub fn told(&self) -> impl Fn() -> Option<Raw> + Send + Sync + 'static {
         let (share, member) = (Arc::downgrade(&self.share), self.member);
         move || share.upgrade()?.told(member)
     }
 
-    /// What the session has said to the process before this one that it wants to hear of.
+    /// What the session has said to the process before this one that it wants of the server.
     pub fn was_told(&self, told: &Raw) {
-        let Ok(uris) = told.read::<Vec<String>>() else { return };
+        let uris = told.member("subscriptions").and_then(|uris| uris.read::<Vec<String>>().ok()).unwrap_or_default();
         let uris: Vec<Text> = uris.iter().map(|uri| Text::from(&**uri)).collect();
+        let level = told.member("level").map(|level| level.detached());
         if let Some(own) = self.share.members.lock().get_mut(&self.member) {
-            (own.subscriptions, own.ever) = (uris.clone(), true);
+            (own.subscriptions, own.level, own.ever) = (uris.clone(), level.clone(), true);
         }
-        self.share.link.was_asked_for(&uris);
+        self.share.link.was_asked_for(&uris, level);
     }
 
     /// The session leaves; the last one ends the link, and waits for that.

@@ -307,6 +307,13 @@ async fn succeeded(
     }
 }
 
+impl Backend {
+    /// What it listed, while it is connected.
+    pub(super) fn listed(&self) -> Option<Listed> {
+        Some(listed(&self.facts()?, &self.known().unwrap_or_default()))
+    }
+}
+
 fn listed(facts: &Facts, known: &Known) -> Listed {
     Listed {
         capabilities: facts.flags(),

@@ -155,11 +155,23 @@ impl Live {
     /// them, else when they are first used.
     pub(crate) fn connect_all(&self) {
         for backend in self.backends() {
+            self.meet_again(&backend);
             let entry = backend.entry();
             if entry.is_http() || entry.known.lock().is_none() {
                 backend.want();
             }
         }
+    }
+
+    /// A server that others have connected, and that this session had in a process before this one, is told as such.
+    fn meet_again(&self, backend: &Backend) {
+        let Some(listed) = backend.listed() else { return };
+        let (name, now) = (backend.name(), self.now());
+        self.cell.with(|session| {
+            if session.wishes_before(name).is_some() {
+                session.tell(name, &Happening::ServerConnected(Box::new(listed)), now);
+            }
+        });
     }
 
     /// Connects to a server that the config defines from now on, without waiting.

@@ -109,30 +109,34 @@ impl Backend {
         })
     }
 
-    /// A session told it this through a process before this one: it is told again when it is connected.
+    /// A session told it this through a process before this one: it is told again when it is connected. A level that
+    /// another session has said meanwhile counts.
     pub(super) fn was_told(self: &Arc<Self>, wishes: Wishes) {
         let fresh = self.state.lock().machine.status() == Status::NotConnected;
-        let new: Vec<String> = {
+        let (new, level) = {
             let mut told = self.told.lock();
-            let new: Vec<_> =
-                wishes.subscriptions.into_iter().filter(|uri| !told.subscriptions.contains(uri)).collect();
+            let is_new = |uri: &String| !told.subscriptions.contains(uri);
+            let new: Vec<String> = wishes.subscriptions.into_iter().filter(is_new).collect();
+            let level = wishes.log_level.filter(|_| told.log_level.is_none());
             if fresh {
-                told.subscriptions.extend(new.iter().cloned());
                 told.version += u64::from(!new.is_empty());
+                told.subscriptions.extend(new);
+                told.log_level = told.log_level.take().or(level);
+                return;
             }
-            told.log_level = told.log_level.take().or(wishes.log_level);
-            new
+            (new, level)
         };
-        if fresh || new.is_empty() {
+        if new.is_empty() && level.is_none() {
             return;
         }
-        // Others have it connected: it is told now.
+        // Others use it already: it is told now.
         let backend = self.clone();
         self.tasks.spawn(async move {
+            if let Some(level) = level {
+                heed(&backend, backend.set_log_level(&level).await);
+            }
             for uri in new {
-                if let Err(error) = backend.subscribe(&uri).await {
-                    tracing::warn!(server = &*backend.name, ?error, "a server does not take up a subscription again");
-                }
+                heed(&backend, backend.subscribe(&uri).await);
             }
         });
     }
@@ -140,6 +144,12 @@ impl Backend {
     /// What it was asked to watch.
     pub fn subscriptions(&self) -> Vec<String> {
         self.told.lock().subscriptions.clone()
+    }
+}
+
+fn heed(backend: &Backend, told: Result<(), CallError>) {
+    if let Err(error) = told {
+        tracing::warn!(server = &*backend.name, ?error, "a server does not take what it was told before");
     }
 }
 

@@ -120,9 +120,7 @@ async fn a_session_on_one_server_comes_back_with_what_its_server_was_told() {
         assert_eq!(gateway.locate(&id).await, Place::Here);
         client.call(5, false).await;
         heard_soon(&heard, &["initialize", "notifications/initialized", "resources/subscribe file:///a"]).await;
-        if isolation == Isolation::Session {
-            heard_soon(&heard, &["logging/setLevel debug"]).await;
-        }
+        heard_soon(&heard, &["logging/setLevel debug"]).await;
         let all = heard.lock().expect("no panic holds it").clone();
         assert!(!all.iter().any(|one| one.contains("gone")), "{isolation:?}: {all:?}");
         gateway.close().await;
@@ -271,6 +269,13 @@ async fn a_session_with_several_servers_tells_them_again_what_it_wants_and_that_
 
         let (gateway, front, tasks) = process_with(&store, &spec, 2, Some(held.clone())).await;
         client.front = front;
+        if isolation == Isolation::Shared {
+            // Another one has it connected before.
+            let mut other = Client { front: client.front.clone(), mount: Mount::Tools, session: None };
+            other.seat().await;
+            ask(&other, 1, "tools/call", json!({ "name": "x" })).await;
+            held.live().backend("it").expect("it is defined").ready(PATIENCE).await.expect("connected");
+        }
         assert_eq!(gateway.locate(client.session.as_deref().expect("an id")).await, Place::Here);
         heard_soon(&heard, &["initialize", "resources/subscribe file:///a", "logging/setLevel debug"]).await;
         ask(&client, 2, "tools/call", json!({ "name": "x" })).await;
