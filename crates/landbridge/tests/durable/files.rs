@@ -4,10 +4,11 @@ use std::process::Stdio;
 
 use lb_peers::harness::Gateway;
 use lb_peers::tools::{Settings, ToolClient};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tokio::process::Command;
 
-use crate::world::{End, Keep, LANDBRIDGE, PATIENCE, STRICT, World, holds, mode, one};
+use crate::world::{Desk, End, KEY, Keep, LANDBRIDGE, PATIENCE, STRICT, World, holds, mode, one};
 
 const WORDS: &str = "Zq7-nobody-else-reads-this";
 
@@ -117,4 +118,39 @@ async fn settings_of_the_store_are_checked_before_anything_is_served() {
         assert!(said.contains(word), "{variables:?}: {said}");
         assert!(!folder.path().join("landbridge").exists(), "{variables:?}: nothing is written");
     }
+}
+
+/// The variables alone are enough, and mean what the flags mean.
+#[tokio::test]
+async fn variables_say_where_state_is_kept() {
+    let mut world = World::start(Keep::Valkey, one(), STRICT).await;
+    let valkey = world.valkey.take().expect("a server");
+    let folder = tempfile::tempdir().expect("a folder");
+    world.end(End::Stop).await;
+    let by_variables = |kind: &str| {
+        // Without the server in hand, the command names no store.
+        let mut command = world.command();
+        command.env("MCP_CONFIG_STORAGE_TYPE", kind).env("MCP_CONFIG_STORAGE_VALKEY_URL", valkey.url());
+        command.env("MCP_CONFIG_STORAGE_SESSION_TTL", "60").env("LANDBRIDGE_KEY", KEY);
+        command.env("XDG_STATE_HOME", folder.path());
+        command
+    };
+    let launch = async |kind: &str| Gateway::launch(by_variables(kind), tempfile::tempdir().expect("a folder")).await;
+    let stop = async |mut gateway: Gateway| {
+        let pid = i32::try_from(gateway.pid()).ok().and_then(Pid::from_raw).expect("it runs");
+        kill_process(pid, Signal::TERM).expect("it is ours");
+        let status = gateway.child().wait().await.expect("it ends");
+        assert!(status.success(), "{status}: {}", gateway.said());
+    };
+    let gateway = launch("valkey").await;
+    let mut desk = Desk::new(ToolClient::http(&gateway).await);
+    let set = desk.ok("set_timer", json!({ "duration_ms": 3_600_000, "message": WORDS })).await.json();
+    stop(gateway).await;
+    let gateway = launch("valkey").await;
+    desk.ok("get_timer", json!({ "timer_id": set["timerId"] })).await;
+    assert!(!folder.path().join("landbridge/state.redb").exists(), "on the server, and not in a folder");
+    stop(gateway).await;
+    let gateway = launch("memory").await;
+    assert_eq!(desk.client.call("list_timers", json!({})).await.status, 404, "memory has none of it");
+    stop(gateway).await;
 }

@@ -7,8 +7,16 @@ mod world;
 
 mod events;
 mod files;
+mod kills;
+mod nodes;
+mod overflow;
 mod questions;
+mod readers;
 mod servers;
 mod sessions;
+mod stores;
+mod streams;
 mod tasks;
 mod timers;
+mod times;
+mod waits;

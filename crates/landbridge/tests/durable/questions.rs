@@ -87,11 +87,24 @@ async fn questions_expire(keep: Keep, kind: Kind, how: End) {
     world.restart(End::Stop).await;
     desk.drain().await;
     assert_eq!(desk.of(&format!("{}_expired", kind.name)).len(), 1, "an answered one does not: {:#?}", desk.told);
+    if kind.name == "elicitation" {
+        for action in ["decline", "cancel"] {
+            let (request, task) = kind.ask(&mut desk).await;
+            desk.ok(kind.answer, json!({ "request_id": request, "action": action })).await;
+            let result = desk.ok("get_task_result", json!({ "task_id": task, "timeout_ms": 10_000 })).await;
+            assert!(result.text().contains(action), "{result}");
+        }
+    }
 }
 
 #[tokio::test]
 async fn an_elicitation_expires_with_its_process_and_the_next_is_answered_on_disk() {
     questions_expire(Keep::Disk, ELICIT, End::Kill).await;
+}
+
+#[tokio::test]
+async fn an_elicitation_expires_with_its_process_and_the_next_is_answered_on_valkey() {
+    questions_expire(Keep::Valkey, ELICIT, End::Kill).await;
 }
 
 #[tokio::test]

@@ -1,16 +1,77 @@
-//! Sessions: what was agreed in them, and how they end.
+//! Sessions: how long they live, what was agreed in them, and how they end.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lb_peers::harness::peer;
 use lb_peers::tools::{Settings, ToolClient};
 use serde_json::{Value, json};
 
 use crate::client::{Client, PATH};
-use crate::world::{End, Keep, LANDBRIDGE, STRICT, World, one};
+use crate::world::{End, Keep, LANDBRIDGE, PATIENCE, STRICT, World, one};
 
+/// How long a session lives that nobody uses. A restart has to fit into it.
+const TTL: Duration = Duration::from_secs(4);
+const LIFE: &[&str] = &["--durability", "event", "--session-ttl", "4s", "--cleanup-interval", "100ms"];
+
+/// What a session answers. A store that is new cannot tell for some seconds which sessions there were.
 async fn status(client: &ToolClient) -> u16 {
-    client.call("list_servers", json!({})).await.status
+    let start = Instant::now();
+    loop {
+        let status = client.call("list_servers", json!({})).await.status;
+        if status != 503 || PATIENCE < start.elapsed() {
+            return status;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// A session has ended. Another is used until that is known.
+async fn is_gone(gone: &ToolClient, used: &ToolClient) {
+    let start = Instant::now();
+    loop {
+        let answer = gone.call("list_servers", json!({})).await;
+        if answer.status == 404 {
+            return;
+        }
+        assert!(answer.status == 503 && start.elapsed() < PATIENCE, "{answer}");
+        assert_eq!(status(used).await, 200, "it is used");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// A session that nobody uses ends, whether or not a process runs meanwhile; one that is used or listened to does not.
+async fn idle_sessions_end(keep: Keep) {
+    let mut world = World::start(keep, json!({}), LIFE).await;
+    let open = async || ToolClient::at(world.address(), Settings::default()).await;
+    let (idle, used, listening) = (open().await, open().await, open().await);
+    assert_eq!(status(&idle).await, 200);
+    let since = Instant::now();
+    world.restart(End::Stop).await;
+    listening.listen().await;
+    while since.elapsed() < TTL + Duration::from_secs(1) {
+        assert_eq!(status(&used).await, 200, "it is used, after {:?}", since.elapsed());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    is_gone(&idle, &used).await;
+    assert_eq!(status(&listening).await, 200, "it listens");
+    // On a server, a process that was killed can count as alive for longer than these sessions live.
+    world.restart(if keep == Keep::Disk { End::Kill } else { End::Stop }).await;
+    assert_eq!([status(&used).await, status(&listening).await], [200, 200]);
+    is_gone(&idle, &used).await;
+    world.end(End::Stop).await;
+    tokio::time::sleep(TTL + Duration::from_secs(1)).await;
+    world.begin().await;
+    assert_eq!([status(&idle).await, status(&used).await, status(&listening).await], [404; 3], "time went on");
+}
+
+#[tokio::test]
+async fn a_session_lives_as_long_as_it_is_used_whatever_process_serves_it_on_disk() {
+    idle_sessions_end(Keep::Disk).await;
+}
+
+#[tokio::test]
+async fn a_session_lives_as_long_as_it_is_used_whatever_process_serves_it_on_valkey() {
+    idle_sessions_end(Keep::Valkey).await;
 }
 
 async fn ended_sessions_stay_ended(keep: Keep) {
@@ -31,6 +92,11 @@ async fn ended_sessions_stay_ended(keep: Keep) {
 #[tokio::test]
 async fn a_session_that_its_client_ended_stays_ended_on_disk() {
     ended_sessions_stay_ended(Keep::Disk).await;
+}
+
+#[tokio::test]
+async fn a_session_that_its_client_ended_stays_ended_on_valkey() {
+    ended_sessions_stay_ended(Keep::Valkey).await;
 }
 
 fn fixture() -> Value {
@@ -98,4 +164,92 @@ async fn agreements_stay(keep: Keep) {
 #[tokio::test]
 async fn what_was_agreed_in_the_handshake_counts_after_a_restart_on_disk() {
     agreements_stay(Keep::Disk).await;
+}
+
+#[tokio::test]
+async fn what_was_agreed_in_the_handshake_counts_after_a_restart_on_valkey() {
+    agreements_stay(Keep::Valkey).await;
+}
+
+/// How often the server says something, on whatever stream.
+fn said(notes: &[Value], method: &str) -> usize {
+    notes.iter().filter(|note| note["method"] == method).count()
+}
+
+/// A client of the fixture that has asked for something.
+async fn with_wish(world: &World, method: &str, params: Value) -> ToolClient {
+    let client = ToolClient::at(world.address(), Settings { path: PATH.to_owned(), ..Settings::default() }).await;
+    let reply = client.request(method, params).await;
+    assert!(reply.rpc_error().is_none(), "{method}: {reply}");
+    client
+}
+
+async fn subscriptions_stay(keep: Keep) {
+    const WATCHED: &str = "test://watched-resource";
+    const UPDATED: &str = "notifications/resources/updated";
+    let mut world = World::start(keep, fixture(), STRICT).await;
+    let client = with_wish(&world, "resources/subscribe", json!({ "uri": WATCHED })).await;
+    for how in [End::Stop, End::Kill] {
+        world.restart(how).await;
+        client.listen().await;
+        drop(client.notes());
+        let (start, mut notes) = (Instant::now(), Vec::new());
+        // That the server is a new one is told as an update, too.
+        let mut touches = 0;
+        while said(&notes, UPDATED) < 2 {
+            assert!(start.elapsed() < PATIENCE, "{how:?}: the subscription is forgotten: {notes:?}");
+            let touched = client.call("touch_resource", json!({ "uri": WATCHED })).await;
+            assert!(!touched.is_error(), "{how:?}: {touched}");
+            touches += 1;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            notes.extend(client.notes());
+        }
+        assert!(said(&notes, UPDATED) <= touches + 1, "{how:?}: {touches} times: {notes:?}");
+    }
+}
+
+#[tokio::test]
+async fn subscriptions_count_after_a_restart_on_disk() {
+    subscriptions_stay(Keep::Disk).await;
+}
+
+#[tokio::test]
+async fn subscriptions_count_after_a_restart_on_valkey() {
+    subscriptions_stay(Keep::Valkey).await;
+}
+
+/// What the server logs for a call, up to its answer.
+async fn logged(client: &ToolClient) -> usize {
+    drop(client.notes());
+    let logged = client.call("log_burst", json!({ "count": 3 })).await;
+    assert!(!logged.is_error(), "{logged}");
+    said(&client.notes(), "notifications/message")
+}
+
+async fn the_log_level_stays(keep: Keep) {
+    let mut world = World::start(keep, fixture(), STRICT).await;
+    let (quiet, loud) = (json!({ "level": "error" }), json!({ "level": "debug" }));
+    let quiet = with_wish(&world, "logging/setLevel", quiet).await;
+    let loud = with_wish(&world, "logging/setLevel", loud).await;
+    assert_eq!((logged(&quiet).await, logged(&loud).await), (0, 3));
+    for how in [End::Stop, End::Kill] {
+        world.restart(how).await;
+        // The first call starts the server, which is told the level meanwhile.
+        assert!(!quiet.call("echo", json!({ "message": "x" })).await.is_error());
+        let start = Instant::now();
+        while logged(&quiet).await != 0 {
+            assert!(start.elapsed() < PATIENCE, "{how:?}: the level is forgotten");
+        }
+        assert_eq!((logged(&quiet).await, logged(&loud).await), (0, 3), "{how:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_log_level_counts_after_a_restart_on_disk() {
+    the_log_level_stays(Keep::Disk).await;
+}
+
+#[tokio::test]
+async fn the_log_level_counts_after_a_restart_on_valkey() {
+    the_log_level_stays(Keep::Valkey).await;
 }

@@ -44,6 +44,11 @@ async fn the_end_of_a_task_is_told_once_and_its_result_kept_over_restarts_on_dis
     results_are_kept(Keep::Disk).await;
 }
 
+#[tokio::test]
+async fn the_end_of_a_task_is_told_once_and_its_result_kept_over_restarts_on_valkey() {
+    results_are_kept(Keep::Valkey).await;
+}
+
 /// A server that lives on and ends the call later: nothing that it says then changes the task.
 async fn running_tasks_fail(keep: Keep, how: End) {
     let far = HttpPeer::start(&peer(LANDBRIDGE, "fixture"), &["--era", "legacy"]).await;
@@ -102,6 +107,11 @@ async fn tasks_that_ran_when_the_process_was_killed_have_failed_once_on_disk() {
 }
 
 #[tokio::test]
+async fn tasks_that_ran_when_the_process_was_killed_have_failed_once_on_valkey() {
+    running_tasks_fail(Keep::Valkey, End::Kill).await;
+}
+
+#[tokio::test]
 async fn tasks_that_ran_when_the_process_was_stopped_have_failed_once_on_disk() {
     running_tasks_fail(Keep::Disk, End::Stop).await;
 }
@@ -156,6 +166,11 @@ async fn every_end_of_a_task_is_the_same_after_restarts_on_disk() {
     states_stay(Keep::Disk).await;
 }
 
+#[tokio::test]
+async fn every_end_of_a_task_is_the_same_after_restarts_on_valkey() {
+    states_stay(Keep::Valkey).await;
+}
+
 /// Ten minutes by default and thirty at most; a task that expired before the restart is told after it, and kept from
 /// the time on at which it ended.
 async fn times_to_live_stay(keep: Keep) {
@@ -194,4 +209,9 @@ async fn times_to_live_stay(keep: Keep) {
 #[tokio::test]
 async fn the_time_a_task_has_is_the_same_after_restarts_on_disk() {
     times_to_live_stay(Keep::Disk).await;
+}
+
+#[tokio::test]
+async fn the_time_a_task_has_is_the_same_after_restarts_on_valkey() {
+    times_to_live_stay(Keep::Valkey).await;
 }

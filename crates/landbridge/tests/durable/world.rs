@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use lb_peers::harness::Gateway;
 use lb_peers::raw::RawHttp;
+use lb_peers::raw::http::{Headers, Response, headers, post_headers};
 use lb_peers::tools::{Reply, Running, Settings, ToolClient};
 use lb_peers::valkey::{Program, Valkey};
 use rustix::process::{Pid, Signal, kill_process};
@@ -57,6 +58,10 @@ pub struct World {
     pub port: u16,
     flags: Vec<String>,
     gateway: Option<Gateway>,
+    /// A session of a process that was killed, by which it is seen when the next one may serve those that it had.
+    orphan: Option<ToolClient>,
+    /// What the clock of the gateways from the next one on is ahead.
+    ahead: Option<&'static str>,
 }
 
 impl World {
@@ -67,7 +72,7 @@ impl World {
         let config = json!({ "mcpServers": servers }).to_string();
         std::fs::write(folder.path().join("mcp.json"), config).expect("the config is written");
         let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
-        let mut world = Self { folder, valkey, port: free_port(), flags, gateway: None };
+        let mut world = Self { folder, valkey, port: free_port(), flags, gateway: None, orphan: None, ahead: None };
         world.begin().await;
         world
     }
@@ -82,6 +87,10 @@ impl World {
         if let Some(valkey) = &self.valkey {
             command.args(["--store", &valkey.url()]).env("LANDBRIDGE_KEY", KEY);
         }
+        if let Some(ahead) = self.ahead {
+            command.env("LD_PRELOAD", faketime()).env("FAKETIME", ahead);
+            command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("DONT_FAKE_MONOTONIC", "1");
+        }
         command
     }
 
@@ -90,11 +99,33 @@ impl World {
         assert!(self.gateway.is_none(), "one at a time");
         let nothing = tempfile::tempdir().expect("a folder");
         self.gateway = Some(Gateway::launch(self.command(), nothing).await);
+        if let Some(orphan) = self.orphan.take() {
+            self.adopt(&orphan).await;
+        }
+    }
+
+    /// Waits until a session of the process that was killed is served. On a server of its own, that process counts as
+    /// alive until its lease is over: whoever comes earlier is told to come again, and never that there is no session.
+    async fn adopt(&self, orphan: &ToolClient) {
+        let start = Instant::now();
+        loop {
+            let reply = orphan.request("ping", json!({})).await;
+            if reply.status != 503 {
+                assert_eq!(reply.status, 200, "{reply}");
+                break;
+            }
+            assert!(start.elapsed() < PATIENCE, "the lease is over: {reply}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert_eq!(orphan.end().await, 200);
     }
 
     /// Ends the gateway, a kill when all that was done is safe in every mode: what may be lost then has a test of its own.
     pub async fn end(&mut self, how: End) {
         if how == End::Kill {
+            if self.valkey.is_some() {
+                self.orphan = Some(ToolClient::at(self.address(), Settings::default()).await);
+            }
             tokio::time::sleep(LOSS_MAX).await;
         }
         self.end_now(how).await;
@@ -122,6 +153,11 @@ impl World {
         self.flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
     }
 
+    /// Puts the clock forward for the gateways from the next one on.
+    pub fn put_clock_forward(&mut self, ahead: &'static str) {
+        self.ahead = Some(ahead);
+    }
+
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.port))
     }
@@ -145,9 +181,13 @@ impl World {
 
     /// A page for operators.
     pub async fn page(&self, path: &str) -> Value {
+        serde_json::from_slice(&self.look(path).await.body).unwrap_or_default()
+    }
+
+    /// A page for operators with its status.
+    pub async fn look(&self, path: &str) -> Response {
         let mut http = RawHttp::connect(self.address()).await.expect("it listens");
-        let answer = http.request("GET", path, &Vec::new(), b"").await.expect("an answer");
-        serde_json::from_slice(&answer.body).unwrap_or_default()
+        http.request("GET", path, &Vec::new(), b"").await.expect("an answer")
     }
 
     /// Waits until the only session is as wanted. A look at it tells the session nothing, and takes nothing from it.
@@ -186,6 +226,13 @@ pub fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap_or_else(|error| panic!("{}: {error}", path.display())).permissions().mode() & 0o777
 }
 
+/// The library that puts the clock forward.
+fn faketime() -> PathBuf {
+    let folders = std::fs::read_dir("/usr/lib").expect("a system").filter_map(|entry| Some(entry.ok()?.path()));
+    let library = folders.map(|folder| folder.join("faketime/libfaketimeMT.so.1")).find(|path| path.exists());
+    library.expect("libfaketime is not installed: run `cargo xtask peers`")
+}
+
 /// A free port below those that the system gives to connections: none of them takes it while the gateway is away.
 fn free_port() -> u16 {
     for _ in 0..1_000 {
@@ -195,6 +242,39 @@ fn free_port() -> u16 {
         }
     }
     panic!("no free port");
+}
+
+/// The headers of requests in a session of 2025-11-25.
+pub fn headers_of(session: &str) -> Headers {
+    let mut all = post_headers();
+    all.extend(headers(&[("Mcp-Session-Id", session), ("MCP-Protocol-Version", "2025-11-25")]));
+    all
+}
+
+/// The one answer to a request, or `None` where its stream ends without it. An error for a connection that broke.
+pub async fn exchange(
+    address: SocketAddr,
+    headers: &Headers,
+    id: u64,
+    request: &Value,
+) -> std::io::Result<Option<Reply>> {
+    let mut http = RawHttp::connect(address).await?;
+    http.send("POST", "/mcp", headers, request.to_string().as_bytes()).await?;
+    let head = http.head().await?;
+    if !head.is_sse() {
+        let (body, whole) = http.body().await?;
+        let message = || serde_json::from_slice(&body).unwrap_or_default();
+        return Ok(whole.then(|| Reply::new(head.status(), message())));
+    }
+    let mut found: Option<Value> = None;
+    while let Some(event) = http.event().await? {
+        let message: Value = serde_json::from_str(&event.text()).unwrap_or_default();
+        if message["id"] == id && message.get("method").is_none() {
+            assert!(found.is_none(), "two answers: {found:?} {message}");
+            found = Some(message);
+        }
+    }
+    Ok(found.map(|message| Reply::new(200, message)))
 }
 
 /// A session of the surface of tools, and everything it was told, in order.
