@@ -93,7 +93,8 @@ impl Listening {
         queue: VecDeque<Frame>,
     ) -> Self {
         let listen = Running::listen(seat.listen(), Client::Legacy(seat.clone()), &shared.settings);
-        Self { seat, listen, tail, claim, queue, hold: Hold::default(), alive: KeepAlive::new(shared) }
+        let hold = if queue.is_empty() { Hold::known() } else { Hold::default() };
+        Self { seat, listen, tail, claim, queue, hold, alive: KeepAlive::new(shared) }
     }
 
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frame>> {
@@ -163,7 +164,7 @@ impl Resumed {
     fn new(shared: &Arc<Shared>, seat: Arc<dyn Seat>, tail: Box<dyn Tail>) -> Self {
         let stream = tail.stream();
         shared.returns.arrive(&*seat, stream);
-        Self { shared: shared.clone(), seat, stream, tail, hold: Hold::default(), alive: KeepAlive::new(shared) }
+        Self { shared: shared.clone(), seat, stream, tail, hold: Hold::known(), alive: KeepAlive::new(shared) }
     }
 
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frame>> {

@@ -1,6 +1,8 @@
 //! What must be kept before it goes out, because its client may come back to another process for what follows.
 //!
-//! Notes go out at once: whoever lost one has only lost a word about something that the lost process did.
+//! Notes go out at once: whoever lost one has only lost a word about something that the lost process did. The first id
+//! of a stream waits all the same, whatever it comes with: once the store has the stream, later ids are understood
+//! although they were not written.
 
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -20,9 +22,16 @@ pub(crate) struct Hold {
     frame: Option<Frame>,
     /// Until when it waits, once it has to.
     due: Option<Instant>,
+    /// Whether the store has had something of the stream; `None` before anybody waited for that.
+    known: Option<bool>,
 }
 
 impl Hold {
+    /// Of a stream that a client has come back to with an id that was understood.
+    pub(crate) fn known() -> Self {
+        Self { known: Some(true), ..Self::default() }
+    }
+
     /// Puts in the next one, if there is room for it.
     pub(crate) fn fill(&mut self, next: impl FnOnce() -> Option<Frame>) {
         if self.frame.is_none() {
@@ -57,14 +66,21 @@ impl Hold {
             return Poll::Ready(self.take());
         }
         let kept = streams.poll_kept(stream, cx);
-        if kept == Poll::Ready(true) || !waits(frame) {
+        if kept == Poll::Ready(true) {
+            self.known = Some(true);
             return Poll::Ready(self.take());
+        }
+        match self.known {
+            Some(true) if !waits(frame) => return Poll::Ready(self.take()),
+            Some(false) if !waits(frame) => return Poll::Ready(self.take().map(Frame::without_id)),
+            Some(_) | None => {}
         }
         let now = Instant::now();
         if kept.is_pending() && now < *self.due.get_or_insert(now + WAIT_MAX) {
             return Poll::Pending;
         }
         tracing::debug!("a message is sent without an id: the store did not take it in time");
+        self.known.get_or_insert(false);
         Poll::Ready(self.take().map(Frame::without_id))
     }
 }

@@ -3,6 +3,7 @@
 //! Knows ids, order, bounds and ages. It does not know what a message says, nor who reads it.
 
 mod journal;
+mod lost;
 mod restore;
 mod ring;
 mod shared;
@@ -22,6 +23,7 @@ use lb_wire::{Id, Line};
 
 use self::journal::Journal;
 pub use self::journal::StreamsDelta;
+use self::lost::Lost;
 pub use self::restore::{Unreadable, without_line};
 use self::ring::{Event, Ring};
 pub use self::shared::{Bell, Clock, SharedStreams, system_clock};
@@ -80,6 +82,8 @@ pub struct Streams {
     /// The bytes of all sessions of the same store, these among them.
     node_bytes: Arc<AtomicUsize>,
     closed: bool,
+    /// Numbers that clients may have and the store never had.
+    lost: Lost,
     /// What is yet to be written, where somebody does.
     journal: Option<Box<Journal>>,
 }
@@ -143,7 +147,7 @@ impl Streams {
         self.latest = self.latest.max(now);
         self.events_ever += 1;
         let sequence = self.events_ever;
-        let id = event_id(self.latest, sequence);
+        let id = event_id(self.latest, sequence, stream);
         let ring = self.rings.entry(stream).or_default();
         if let Some(entry) = ring.newest().and_then(|sequence| self.newest.remove_entry(&sequence)) {
             self.older.insert(entry.0, entry.1);
@@ -207,14 +211,19 @@ impl Streams {
 
     /// A reader that stands right behind the event with this id. An earlier reader of that stream ends.
     ///
+    /// An id that was given out by a process that is gone, and was not written by then, still says which stream it was
+    /// of: there is nothing left to be replayed of that process, and what came later follows.
+    ///
     /// # Errors
     /// The id was never given out here, or has been pruned.
     pub fn resume(&mut self, last: &str) -> Result<Reader, ResumeError> {
-        let sequence = sequence_of(last).ok_or(ResumeError::Unknown)?;
-        let place = self.older.get(&sequence).or_else(|| self.newest.get(&sequence));
-        let stream = place.ok_or(ResumeError::Unknown)?.stream;
+        let (sequence, stream) = parts_of(last).ok_or(ResumeError::Unknown)?;
         let ring = self.rings.get_mut(&stream).ok_or(ResumeError::Unknown)?;
-        if ring.find(sequence).is_none_or(|event| &*event.id.0 != last) {
+        let is_known = match ring.find(sequence) {
+            Some(event) => &*event.id.0 == last,
+            None => self.lost.follows(sequence).is_some_and(|written| ring.may_have_had(sequence, last, written)),
+        };
+        if !is_known {
             return Err(ResumeError::Unknown);
         }
         let (number, waker) = ring.next_reader();
@@ -334,11 +343,15 @@ impl Drop for Streams {
     }
 }
 
-/// `<unix_ms>-<seq>`, padded so that the order of the texts is the order of the events.
-fn event_id(at: Duration, sequence: u64) -> EventId {
-    EventId(Arc::from(format!("{:013}-{sequence:010}", at.as_millis())))
+/// `<unix_ms>-<seq>-<stream>`, padded so that the order of the texts is the order of the events.
+fn event_id(at: Duration, sequence: u64, stream: StreamId) -> EventId {
+    EventId(Arc::from(format!("{:013}-{sequence:010}-{}", at.as_millis(), stream.0)))
 }
 
-fn sequence_of(id: &str) -> Option<u64> {
-    id.split_once('-')?.1.parse().ok()
+/// The sequence number and the stream in an id that is written as we write them.
+fn parts_of(id: &str) -> Option<(u64, StreamId)> {
+    let (at, rest) = id.split_once('-')?;
+    let (sequence, stream) = rest.split_once('-')?;
+    let (at, sequence, stream) = (at.parse().ok()?, sequence.parse().ok()?, StreamId(stream.parse().ok()?));
+    (*event_id(Duration::from_millis(at), sequence, stream).0 == *id).then_some((sequence, stream))
 }

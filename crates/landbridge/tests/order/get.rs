@@ -78,7 +78,7 @@ async fn a_cursor_is_good_in_its_own_session_only() {
         let headers = [("Accept", "text/event-stream"), ("Last-Event-ID", cursor.as_str())];
         assert_eq!(refused(&mut two, &headers, "").await, (400, -32000), "{cursor}");
     }
-    for cursor in ["", "x", "1-1", "0000000000000-0000000001", "9999999999999-9999999999"] {
+    for cursor in ["", "x", "1-1-1", "0000000000000-0000000001-1", "9999999999999-9999999999-1"] {
         let headers = [("Accept", "text/event-stream"), ("Last-Event-ID", cursor)];
         assert_eq!(refused(&mut two, &headers, "").await, (400, -32000), "{cursor:?}");
     }

@@ -136,7 +136,7 @@ async fn a_stream_is_resumed_only_by_its_own_session() {
         ids.push(http.event().await.unwrap().unwrap().id.unwrap());
         sessions.push(session);
     }
-    let unknown = "9999999999999-0000000001".to_owned();
+    let unknown = "9999999999999-0000000001-1".to_owned();
     for (session, id, want) in [(0, &ids[1], 400), (1, &ids[0], 400), (0, &unknown, 400), (0, &ids[0], 200)] {
         let mut http = RawHttp::connect(gateway.address).await.unwrap();
         let mut headers = sessions[session].headers();

@@ -75,6 +75,12 @@ async fn talking(keeper: &Keeper, revision: &str) -> (Arc<ScriptedMiddle>, Clien
         out.step(ask("k", "elicitation/create", &json!({}))).await;
         result(&json!(wait_for_answer(&out).await))
     });
+    middle.on("notes", |_, out| async move {
+        out.step(note("notifications/1", &json!({}))).await;
+        out.step(note("notifications/2", &json!({}))).await;
+        tokio::time::sleep(60 * SECOND).await;
+        result(&json!("done"))
+    });
     middle.on("slow", |_, _| async {
         tokio::time::sleep(60 * SECOND).await;
         result(&json!("done"))
@@ -118,6 +124,25 @@ async fn cursors_requests_and_answers_go_out_when_they_are_written_and_notes_at_
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_first_id_of_a_client_without_cursors_is_written_whatever_it_comes_with() {
+    let keeper = Keeper::new();
+    let (_middle, client) = talking(&keeper, "2025-06-18").await;
+    let mut frames = stream_of(client.call(1, "notes").await);
+    assert_eq!(show(&keeper.next_written(&mut frames).await), "note notifications/1");
+    let began = Instant::now();
+    let second = frames.next().await.unwrap();
+    assert_eq!((show(&second).as_str(), began.elapsed()), ("note notifications/2", Duration::ZERO));
+    let after = keeper.lost();
+    let middle = after.middle();
+    let client = Client::seated(front(&middle), "2025-06-18", json!({})).await;
+    after.write();
+    let mut frames = stream_of(client.get(event_id(&second).as_deref()));
+    let end = frames.next().await.unwrap();
+    assert_eq!(show(&end), "error 1 -32603", "the node is lost");
+    assert!(frames.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_store_that_does_not_answer_costs_a_quarter_of_a_second_and_the_id() {
     let keeper = Keeper::new();
     let (_middle, client) = talking(&keeper, "2025-11-25").await;
@@ -126,7 +151,7 @@ async fn a_store_that_does_not_answer_costs_a_quarter_of_a_second_and_the_id() {
         let began = Instant::now();
         let frame = frames.next().await.unwrap();
         let waits = !want.starts_with("note");
-        assert_eq!((show(&frame).as_str(), event_id(&frame).is_none()), (want, waits));
+        assert_eq!((show(&frame).as_str(), event_id(&frame)), (want, None), "nobody would know it");
         let expected = if waits { 250 * MS } else { Duration::ZERO };
         assert!((expected..=expected + 5 * MS).contains(&began.elapsed()), "{want}: {:?}", began.elapsed());
         if want.starts_with("ask") {
@@ -180,8 +205,9 @@ async fn keep_alives_and_json_do_not_wait_for_the_store() {
     // Nor while something waits: here signs of life are due before the wait is over.
     let settings = Settings { keep_alive_every: 100 * MS, ..Settings::default() };
     let impatient = Client { front: Front::new(middle, settings), ..client };
-    let shown = first(&mut stream_of(impatient.call(3, "talks").await), 4).await;
-    assert_eq!(shown, ["note notifications/1", "comment", "comment", "ask 1 elicitation/create"]);
+    let shown = first(&mut stream_of(impatient.call(3, "talks").await), 6).await;
+    let waited = |last: &'static str| ["comment", "comment", last];
+    assert_eq!(shown, [waited("note notifications/1"), waited("ask 1 elicitation/create")].concat());
 }
 
 #[tokio::test(start_paused = true)]
@@ -196,7 +222,8 @@ async fn the_standalone_stream_and_a_resumed_one_wait_the_same() {
     drop(frames);
     tokio::task::yield_now().await;
     let mut back = stream_of(client.get(Some(&cursor)));
-    assert_eq!(show(&back.next().await.unwrap()), "note notifications/1");
+    let said = back.next().await.unwrap();
+    assert_eq!((show(&said).as_str(), event_id(&said).is_some()), ("note notifications/1", true), "it is known");
     assert_eq!(show(&keeper.next_written(&mut back).await), "ask 1 elicitation/create");
     client.post(&answer(1)).await;
     tokio::task::yield_now().await;

@@ -34,7 +34,7 @@ async fn a_lost_call_goes_on_in_its_stream_and_is_resumed_without_gap_or_repetit
     );
     let mut again = stream_of(client.get(Some(&cursor)));
     assert_eq!(rest(&mut again).await.len(), 4, "an ended stream replays and ends");
-    assert_eq!(code_of(client.get(Some("1700000000000-0000000099"))), (400, -32000));
+    assert_eq!(code_of(client.get(Some("1700000000000-0000000099-1"))), (400, -32000));
     let other = Client::seated(client.front.clone(), "2025-06-18", json!({})).await;
     assert_eq!(code_of(other.get(Some(&cursor))), (400, -32000), "ids of another session mean nothing");
 }

@@ -231,7 +231,9 @@ impl Journal {
         let mut numbered = Vec::with_capacity(entries.len());
         for (n, (item, entry)) in entries.into_iter().enumerate() {
             let entry = match n == last {
-                true => entry.raw("ever", &Raw::value(&(streams.events_ever, streams.streams_ever, from))),
+                true => entry
+                    .raw("ever", &Raw::value(&(streams.events_ever, streams.streams_ever, from)))
+                    .maybe("lost", streams.lost.written().as_ref()),
                 false => entry,
             };
             numbered.push((first + n as u64, entry.finish()));

@@ -11,6 +11,7 @@ use lb_wire::{Id, Line, Message, Raw, Shape, compose};
 use serde::Deserialize;
 
 use super::journal::{Item, Journal};
+use super::lost::Lost;
 use super::ring::{Event, Ring};
 use super::{Place, Streams, event_id};
 
@@ -42,6 +43,8 @@ struct Entry {
     gone: Option<u64>,
     /// The last event and the last stream, and the first entry that is wanted.
     ever: Option<(u64, u64, u64)>,
+    /// Beside `ever`: the numbers that were lost.
+    lost: Option<Vec<(u64, u64)>>,
 }
 
 /// A stream as far as it is read.
@@ -64,7 +67,8 @@ impl Streams {
     /// # Errors
     /// What was written is none of ours: nothing is made of a part of it, and it is not wanted any more.
     pub fn restore(&mut self, entries: &[(u64, Raw)]) -> Result<(), Unreadable> {
-        let ever = entries.iter().rev().find_map(|(_, raw)| raw.read::<Entry>().ok()?.ever).unwrap_or_default();
+        let state = |raw: &Raw| raw.read::<Entry>().ok().and_then(|entry| Some((entry.ever?, entry.lost)));
+        let (ever, lost) = entries.iter().rev().find_map(|(_, raw)| state(raw)).unwrap_or_default();
         (self.events_ever, self.streams_ever) = (ever.0, ever.1);
         let mut journal = Journal::starting_at(ever.2.max(1));
         let mut drafts = BTreeMap::new();
@@ -78,6 +82,8 @@ impl Streams {
             }
         }
         self.build(drafts);
+        self.lost = Lost::read(lost.unwrap_or_default());
+        self.lost.retain(|after| self.rings.values().filter_map(Ring::began).any(|began| began <= after));
         (journal.taken, journal.written) = (self.events_ever, self.events_ever);
         // Any of them may have been written twice.
         journal.moved_upto = journal.next() - 1;
@@ -97,7 +103,7 @@ impl Streams {
                 let places = if Some(sequence) == last { &mut self.newest } else { &mut self.older };
                 places.insert(sequence, Place { stream, at });
                 self.latest = self.latest.max(at);
-                let event = Event { sequence, id: event_id(at, sequence), line };
+                let event = Event { sequence, id: event_id(at, sequence, stream), line };
                 self.bytes += event.bytes();
                 self.node_bytes.fetch_add(event.bytes(), Ordering::Relaxed);
                 ring.push(event);
@@ -115,6 +121,7 @@ impl Streams {
 
     /// Leaves numbers out that may have been given out and not written down.
     pub fn leave_gap(&mut self, numbers: u64) {
+        self.lost.add(self.events_ever, self.events_ever + numbers);
         self.events_ever += numbers;
         self.streams_ever += numbers;
     }
@@ -151,7 +158,7 @@ impl Journal {
 pub fn without_line(entry: &Raw) -> Option<Raw> {
     entry.member("line")?;
     let short = |object: Object, name: &str| object.maybe(name, entry.member(name).as_ref());
-    Some(["s", "n", "t", "ever"].into_iter().fold(Object::new(), short).flag("gap", true).finish())
+    Some(["s", "n", "t", "ever", "lost"].into_iter().fold(Object::new(), short).flag("gap", true).finish())
 }
 
 /// Adds what an entry says; `None` when it says nothing that we know.

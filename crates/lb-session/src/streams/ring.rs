@@ -94,6 +94,15 @@ impl Ring {
         self.events.get(at)
     }
 
+    /// Whether an event of this number and id, which is not here, can have been in it: the stream was there when the
+    /// last event was `written` before it, none that is newer is gone, and it had not ended.
+    pub(super) fn may_have_had(&self, sequence: u64, id: &str, written: u64) -> bool {
+        let goes_on = !self.has_ended() || self.newest().is_some_and(|newest| sequence < newest);
+        let before = self.events.partition_point(|event| event.sequence < sequence).checked_sub(1);
+        let is_later = before.and_then(|at| self.events.get(at)).is_none_or(|event| &*event.id.0 < id);
+        self.began().is_some_and(|began| began <= written) && self.pruned_to < sequence && goes_on && is_later
+    }
+
     /// The first event after this sequence number.
     pub(super) fn after(&self, sequence: u64) -> Option<&Event> {
         self.events.get(self.events.partition_point(|event| event.sequence <= sequence))

@@ -48,8 +48,8 @@ fn ids_are_padded_ordered_and_never_go_back() {
     let stream = streams.open([]);
     let first = streams.append(stream, None, T0).unwrap();
     let second = streams.append(stream, Some(line("a")), T0 - Duration::from_secs(5)).unwrap();
-    assert_eq!(&*first.0, "1700000000000-0000000001");
-    assert_eq!(&*second.0, "1700000000000-0000000002");
+    assert_eq!(&*first.0, "1700000000000-0000000001-1");
+    assert_eq!(&*second.0, "1700000000000-0000000002-1");
     assert!(first < second);
 }
 
@@ -97,7 +97,9 @@ fn ids_that_were_not_given_out_are_unknown() {
     let mut streams = Streams::default();
     let stream = streams.open([]);
     let good = streams.append(stream, None, T0).unwrap();
-    for bad in ["", "-", "x", "1700000000000-0000000002", "1700000000001-0000000001", "0-1", &format!("{} ", good.0)] {
+    let bad = "|-|x|--|1700000000000-0000000001|1700000000000-0000000002-1|1700000000001-0000000001-1|0-1-1\
+               |1700000000000-0000000001-2|1700000000000-1-1|1700000000000-0000000001-01|1700000000000-0000000001-1-1";
+    for bad in bad.split('|').chain([&*format!("{} ", good.0)]) {
         assert_eq!(streams.resume(bad).unwrap_err(), ResumeError::Unknown, "id {bad:?}");
     }
     let mut elsewhere = Streams::default();
@@ -305,7 +307,7 @@ proptest! {
                 Op::Resume(n) => {
                     if let Some(id) = given.get(n % given.len().max(1)) {
                         let got = streams.resume(&id.0).ok().map(|mut reader| drain(&mut streams, &mut reader));
-                        let sequence = id.0.split_once('-').unwrap().1.parse().unwrap();
+                        let sequence = super::parts_of(&id.0).unwrap().0;
                         prop_assert_eq!(got, model.after(sequence));
                     }
                 }

@@ -18,8 +18,6 @@ const DROPPED: &str = "events_dropped";
 const NODE_LOST: &str = "node_lost";
 /// What is refused when a session does not know the event that a client had last.
 const CURSOR: &str = "last_event_id";
-/// What is said when a stream is resumed behind an event that is not there.
-const NO_EVENT: &str = "unknown or expired event id";
 
 /// Trouble from its beginning to its end.
 #[derive(Clone, Copy, Debug)]
@@ -83,15 +81,12 @@ impl<'a> Times<'a> {
         opener.is_none() || *opener == span.node || moved
     }
 
-    fn excuses(&self, client: &str, (sent, ended): (u64, u64), how: How, detail: &str) -> bool {
+    fn excuses(&self, client: &str, sent: u64, ended: u64, how: How) -> bool {
         self.spans.iter().filter(|span| sent <= span.until && span.from <= ended).any(|span| {
             let at_once = sent <= span.from.saturating_add(INSTANT_MS);
             match span.what {
-                // Whatever breaks is told as that; a session that is unknown is never excused. Reports of progress are
-                // sent before they are written, so that the last one a client has had can be gone with its node.
-                Trouble::NodeKilled => {
-                    (how != How::Refused || detail.contains(NO_EVENT)) && (at_once || self.hits(span, client))
-                }
+                // Whatever breaks is told as that; a session or a stream that is unknown is never excused.
+                Trouble::NodeKilled => how != How::Refused && (at_once || self.hits(span, client)),
                 // Whoever comes to the door of a node that ends is sent away, or finds nobody there.
                 Trouble::NodeStopped => {
                     matches!(how, How::Shed | How::Broken) || how == How::Error && self.hits(span, client)
@@ -132,7 +127,7 @@ fn ends(records: &[Record], times: &Times<'_>, verdict: &mut Verdict) {
             }
             Record::Ended { at_ms, client, marker, how, detail } if *how != How::Result => {
                 let Some(sent_ms) = sent.get(marker.as_str()) else { continue };
-                if !times.excuses(client, (*sent_ms, *at_ms), *how, detail) {
+                if !times.excuses(client, *sent_ms, *at_ms, *how) {
                     verdict.violation(format!(
                         "{client}: {marker}, sent at {sent_ms} ms, ended at {at_ms} ms with {how:?}, and nothing \
                          excuses it: {detail}"
@@ -144,7 +139,7 @@ fn ends(records: &[Record], times: &Times<'_>, verdict: &mut Verdict) {
                     _ if *how == How::Result => true,
                     // It has had an event that nobody kept.
                     CURSOR => times.may_miss(client, *at_ms),
-                    _ => times.excuses(client, (*sent_ms, *at_ms), *how, detail),
+                    _ => times.excuses(client, *sent_ms, *at_ms, *how),
                 };
                 if *how == How::Never || !excused {
                     verdict.violation(format!(

@@ -49,7 +49,11 @@ fn talk(seat: &Arc<dyn Seat>) -> [EventId; 3] {
 }
 
 fn sequence(id: &EventId) -> u64 {
-    id.0.split_once('-').and_then(|(_, number)| number.parse().ok()).expect("a number")
+    id.0.split('-').nth(1).and_then(|number| number.parse().ok()).expect("a number")
+}
+
+fn stream_of(id: &EventId) -> StreamId {
+    StreamId(id.0.split('-').nth(2).and_then(|number| number.parse().ok()).expect("a number"))
 }
 
 fn next_ask(seat: &Arc<dyn Seat>) -> u64 {
@@ -100,13 +104,19 @@ async fn after_the_loss_of_a_node_streams_go_on_where_they_were_written() {
     a.written().await;
     a.crash();
     let unwritten = append(&seat, seat.streams().standalone(), "lost");
+    let report = append(&seat, stream_of(&open), "more");
+    let unheard = append(&seat, seat.streams().open(&mut [Id::number(9)].iter()), "never written");
     tokio::time::sleep(LAPSE).await;
 
     let seat = b.seat(&id).await.expect("taken over");
     assert!(after(&seat, &open).expect("known").1, "its call went with its node");
-    assert!(after(&seat, &unwritten).is_none(), "nobody knows it any more");
+    let (rest, over) = after(&seat, &report).expect("it says which stream it was of");
+    assert!(over && rest.len() == 1 && rest[0].1.contains("node_lost"), "{rest:?}");
+    assert_eq!(after(&seat, &unwritten), Some((Vec::new(), false)), "and this one goes on");
+    assert!(after(&seat, &unheard).is_none(), "nobody knows that stream any more");
     assert_eq!(after(&seat, &standalone).expect("known").0.len(), 1);
     let next = append(&seat, seat.streams().standalone(), "next");
+    assert_eq!(after(&seat, &unwritten).expect("known").0, [(next.clone(), text("next"))]);
     assert!(sequence(&unwritten) + 100_000 < sequence(&next), "far from all that may have been given out");
 }
 

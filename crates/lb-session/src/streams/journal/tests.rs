@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::super::restore::{GAP, without_line};
-use super::super::{Bell, Limits, SharedStreams, Streams, StreamsDelta, system_clock};
+use super::super::{Bell, Limits, SharedStreams, Streams, StreamsDelta, parts_of, system_clock};
 use super::Slack;
 
 const T0: Duration = Duration::from_millis(1_700_000_000_000);
@@ -243,13 +243,13 @@ proptest! {
         }
         let unique: BTreeSet<_> = kept.given.iter().collect();
         prop_assert_eq!(unique.len(), kept.given.len());
-        let sequences: BTreeSet<_> = kept.given.iter().map(|id| id.0.split_once('-').unwrap().1).collect();
+        let sequences: BTreeSet<_> = kept.given.iter().map(|id| parts_of(&id.0).unwrap().0).collect();
         prop_assert_eq!(sequences.len(), kept.given.len());
     }
 
     #[test]
     fn entries_of_any_shape_are_refused_or_read(texts in proptest::collection::vec(
-        "\\{(\"(s|n|t|due|upto|gone)\":[1-9][0-9]{0,2},){0,4}\"(line|requests|ever|gap)\":(1|\\[1,2,3\\]|true|null)\\}", 0..8,
+        "\\{(\"(s|n|t|due|upto|gone)\":[1-9][0-9]{0,2},){0,4}\"(line|requests|ever|gap|lost)\":(1|\\[1,2,3\\]|\\[\\[1,2\\]\\]|true|null)\\}", 0..8,
     )) {
         let entries = texts.into_iter().enumerate().map(|(n, text)| (n as u64 + 1, Raw::parse(text.into()).unwrap()));
         let mut streams = Streams::new(SMALL);
@@ -309,12 +309,62 @@ fn requests_that_ran_end_with_an_error_and_those_that_were_answered_do_not() {
     assert_eq!(values(&mut back, &done_cursor), (vec![], true), "as it was");
     assert_eq!(values(&mut back, &standalone), (vec![], false), "goes on");
     let next = back.append(Streams::STANDALONE, Some(line("on")), T0).unwrap();
-    assert!(next.0.ends_with(&format!("{:010}", GAP + 8)), "{next:?}");
+    assert!(next.0.ends_with(&format!("{:010}-0", GAP + 8)), "{next:?}");
     assert_eq!(values(&mut back, &standalone), (vec![json!("on")], false));
 
     // That they ended is written as everything else.
     log.write(back.take_delta().unwrap());
     assert_eq!(look(&log.restored(Limits::default())), look(&back));
+}
+
+#[test]
+fn an_id_that_went_with_its_process_still_names_its_stream_in_all_that_follow() {
+    let mut streams = Streams::default();
+    streams.keep();
+    let call = streams.open(&[Id::number(7)]);
+    let done = streams.open(&[Id::number(8)]);
+    for stream in [call, Streams::STANDALONE, done] {
+        streams.append(stream, None, T0).unwrap();
+    }
+    streams.finish(done, T0);
+    let mut log = Log::default();
+    log.write(streams.take_delta().unwrap());
+    let late = T0 + Duration::from_millis(30);
+    let lost = streams.append(call, Some(line("half")), late).unwrap();
+    let news = streams.append(Streams::STANDALONE, Some(line("news")), late).unwrap();
+    let unwritten = streams.open(&[Id::number(9)]);
+    let unwritten = streams.append(unwritten, None, late).unwrap();
+
+    let mut back = log.restored(Limits::default());
+    back.leave_gap(GAP);
+    back.end_lost(T0 + Duration::from_secs(10));
+    for round in 0..3 {
+        let (got, over) = values(&mut back, &lost);
+        let told = got.iter().map(|value| &value["error"]["data"]["reason"]).collect::<Vec<_>>();
+        assert_eq!((told, over), (vec![&json!("node_lost")], true), "round {round}: nothing but its end");
+        assert_eq!(values(&mut back, &news), (vec![json!("on"); round], false), "it goes on");
+        let number = parts_of(&lost.0).unwrap().0;
+        let with = |at: Duration, number: u64, stream: u64| super::super::event_id(at, number, StreamId(stream)).0;
+        let wrong = [
+            with(late, number, done.0),
+            with(late, number, 77),
+            with(T0 - Duration::from_millis(1), number, call.0),
+            with(late, GAP * 9, call.0),
+            with(late, 2, call.0),
+        ];
+        for id in wrong.iter().chain([&unwritten.0]) {
+            assert!(back.resume(id).is_err(), "round {round}: {id}");
+        }
+        // And once more, in a process after this one.
+        back.append(Streams::STANDALONE, Some(line("on")), T0 + Duration::from_secs(11)).unwrap();
+        log.write(back.take_delta().unwrap());
+        back = log.restored(Limits::default());
+        back.leave_gap(GAP);
+        back.end_lost(T0 + Duration::from_secs(20));
+    }
+    // As long as the stream is there, and no longer.
+    back.forget(call);
+    assert!(back.resume(&lost.0).is_err());
 }
 
 #[test]
