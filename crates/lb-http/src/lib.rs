@@ -41,7 +41,7 @@ pub use listen::{ListenError, Listener, Place, PlaceError};
 pub use network::{Network, NetworkError};
 pub use nodes::{NodeUrl, NodeUrlError};
 pub use pages::{Page, PageSource, Pages};
-pub use rate::Rate;
+pub use rate::{Rate, Together};
 pub use serve::{Handle, Http, serve};
 pub use settings::{Environment, EnvironmentError, HealthSource, NodeSettings, ProxyHeader, Settings};
 pub use shed::{Shed, Why};

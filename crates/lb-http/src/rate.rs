@@ -19,6 +19,13 @@ pub struct Rate {
     pub window: Duration,
 }
 
+/// Counts beside us what is let through elsewhere.
+pub trait Together: Send + Sync {
+    /// Counts one more for somebody; how long to wait where that is more than the rate allows everywhere together. Never
+    /// waits for anybody.
+    fn take(&self, who: &str, rate: Rate) -> Option<Duration>;
+}
+
 /// What is left for somebody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Allowance {
@@ -36,6 +43,16 @@ pub(crate) struct Allowance {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Source(u128);
 
+impl Allowance {
+    /// The same where others count as well: what they let through is not left.
+    pub(crate) fn together(self, source: Source, others: &dyn Together) -> Self {
+        match self.granted.then(|| others.take(&source.to_string(), self.rate)).flatten() {
+            Some(reset) => Self { remaining: 0, reset, granted: false, ..self },
+            None => self,
+        }
+    }
+}
+
 impl Source {
     /// Those of our own user, on a unix socket.
     pub(crate) const OWN_USER: Self = Self(0);
@@ -46,6 +63,13 @@ impl Source {
             IpAddr::V4(address) => Self(address.to_ipv6_mapped().to_bits()),
             IpAddr::V6(address) => Self(address.to_bits() >> 64 << 64),
         }
+    }
+}
+
+/// The same text wherever it is counted.
+impl std::fmt::Display for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:032x}", self.0)
     }
 }
 
@@ -135,6 +159,26 @@ mod tests {
         ];
         assert_eq!(seen, want);
         assert!(buckets.take(source("192.0.2.2"), RATE, start).granted, "others have buckets of their own");
+    }
+
+    #[test]
+    fn what_others_let_through_counts_and_what_is_refused_here_is_not_counted_there() {
+        struct Others(std::sync::atomic::AtomicU32);
+        impl Together for Others {
+            fn take(&self, who: &str, rate: Rate) -> Option<Duration> {
+                assert_eq!((who.len(), rate), (32, RATE));
+                let before = self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                (rate.max <= before).then_some(Duration::from_secs(7))
+            }
+        }
+        let (buckets, others, now) = (Buckets::default(), Others(2.into()), Instant::now());
+        let one = source("192.0.2.1");
+        let seen = [0; 5].map(|_| {
+            let got = buckets.take(one, RATE, now).together(one, &others);
+            (got.granted, got.remaining, got.reset.as_secs())
+        });
+        assert_eq!(seen, [(true, 2, 60), (false, 0, 7), (false, 0, 7), (false, 0, 60), (false, 0, 60)]);
+        assert_eq!(others.0.into_inner(), 5, "asked three times");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::hop::NodeKeys;
 use crate::listen::Place;
 use crate::network::Network;
 use crate::pages::Pages;
-use crate::rate::Rate;
+use crate::rate::{Rate, Together};
 
 /// Further members of `/health`, such as the number of sessions.
 pub type HealthSource = Arc<dyn Fn() -> Vec<(&'static str, serde_json::Value)> + Send + Sync>;
@@ -47,6 +47,8 @@ pub struct Settings {
     pub rate: Option<Rate>,
     /// Requests of one principal that has logged in. Without a login, those of one address of another machine.
     pub principal_rate: Option<Rate>,
+    /// What other nodes let through of the same rates; `None` where this is the only one.
+    pub together: Option<Arc<dyn Together>>,
     /// Calls that are being answered at one time; further ones get 503 with `Retry-After`. Streams that have no end
     /// do not count.
     pub in_flight_max: usize,
@@ -102,6 +104,7 @@ impl Default for Settings {
             proxy_header: ProxyHeader::XForwardedFor,
             rate: None,
             principal_rate: Some(Rate { max: 100, window: Duration::from_secs(1) }),
+            together: None,
             in_flight_max: 1024,
             connections_max: 10_000,
             connections_per_ip_max: 100,

@@ -19,7 +19,8 @@ const BUSY_RETRY: HeaderValue = HeaderValue::from_static("1");
 /// What is left for whoever sent this; `None` where nothing is counted.
 pub(crate) fn allowance(server: &Server, headers: &HeaderMap, settings: &Settings, peer: Peer) -> Option<Allowance> {
     let (source, rate) = counted(headers, settings, peer)?;
-    Some(server.buckets.take(source, rate, Instant::now()))
+    let here = server.buckets.take(source, rate, Instant::now());
+    Some(settings.together.as_deref().map_or(here, |others| here.together(source, others)))
 }
 
 fn counted(headers: &HeaderMap, settings: &Settings, peer: Peer) -> Option<(Source, Rate)> {

@@ -1,9 +1,9 @@
 //! How often somebody did something in the present minute, counted by several processes together.
 //!
 //! Nobody waits for the store: each process counts for itself and is asked at once, and what it counted is added to a
-//! shared count several times a second, which tells in turn what the others have counted. Between two of those, as
-//! many more may be let through as there are processes that did not know of one another; while the store is away, each
-//! process keeps to the limit by itself.
+//! shared count a moment later, which tells in turn what the others have counted. What comes within that moment, and the
+//! first one in each process that did not know of the others, may be let through beyond the limit; while the store is
+//! away, each process keeps to the limit by itself.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -13,11 +13,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use aws_lc_rs::digest::{SHA256, digest};
 use futures_util::{StreamExt as _, stream};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::{Error, Key, Store};
 
-/// How often the counts are brought together.
-const RECONCILE_EVERY: Duration = Duration::from_millis(250);
+/// How long counts gather before they are brought together.
+const GATHER: Duration = Duration::from_millis(10);
+
+/// How long a store is left alone that did not take them.
+const RETRY_AFTER: Duration = Duration::from_millis(250);
 
 /// How many are counted at most. Those who come then are let through: whoever calls has bounds of its own for strangers.
 const COUNTED_MAX: usize = 65_536;
@@ -33,6 +37,8 @@ pub struct Window {
     length: Duration,
     clock: Box<dyn Fn() -> Duration + Send + Sync>,
     counts: Mutex<HashMap<Box<str>, Count>>,
+    /// Rings when there is something to tell, and when the window is dropped.
+    bell: Arc<Notify>,
 }
 
 /// Whether one more is within the limit.
@@ -76,7 +82,8 @@ impl Window {
         if length < Duration::from_millis(1) {
             return Err(Error::WrongShape("a window has at least 1 ms"));
         }
-        let window = Self { store, name: name.into(), limit, length, clock, counts: Mutex::default() };
+        let window =
+            Self { store, name: name.into(), limit, length, clock, counts: Mutex::default(), bell: Arc::default() };
         window.key("", 0).map(|_| window)
     }
 
@@ -101,30 +108,41 @@ impl Window {
             return Taken::Over(left);
         }
         count.ours += 1;
+        drop(counts);
+        self.bell.notify_one();
         Taken::Within
     }
 
     /// Brings the counts together until the window is dropped. Cancel safe: what was counted is told the next time.
     pub fn run(window: &Arc<Self>) -> impl Future<Output = ()> + Send + 'static {
-        let window = Arc::downgrade(window);
+        let (window, bell) = (Arc::downgrade(window), window.bell.clone());
         async move {
             loop {
-                tokio::time::sleep(RECONCILE_EVERY).await;
+                bell.notified().await;
+                tokio::time::sleep(GATHER).await;
                 let Some(window) = window.upgrade() else { return };
-                window.reconcile().await;
+                if !window.reconcile().await {
+                    drop(window);
+                    tokio::time::sleep(RETRY_AFTER).await;
+                    bell.notify_one();
+                }
             }
         }
     }
 
-    /// Adds what was counted here to the shared counts, and hears what the others have counted.
-    pub async fn reconcile(&self) {
+    /// Adds what was counted here to the shared counts, and hears what the others have counted. False when the store
+    /// did not take all of it.
+    pub async fn reconcile(&self) -> bool {
         let untold = self.untold();
         let telling = untold.into_iter().map(|(who, count)| async move {
-            if let Err(error) = self.tell(&who, count).await {
+            let told = self.tell(&who, count).await;
+            if let Err(error) = &told {
                 tracing::debug!(%error, name = %self.name, "counts are brought together later");
             }
+            told.is_ok()
         });
-        stream::iter(telling).buffer_unordered(AT_ONCE).collect::<()>().await;
+        let told = stream::iter(telling).buffer_unordered(AT_ONCE);
+        told.fold(true, |all, one| std::future::ready(all && one)).await
     }
 
     /// Those of whom the store does not know everything. What is over is forgotten.
@@ -167,6 +185,12 @@ impl Window {
             write!(hash, "{byte:02x}").map_err(|_| Error::WrongShape("a key could not be written"))?;
         }
         Key::parse(&format!("window:{{{}:{hash}}}:{window}", self.name))
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        self.bell.notify_one();
     }
 }
 
@@ -257,9 +281,9 @@ mod tests {
         let both = async { tokio::join!(running.0, running.1) };
         let test = async {
             assert_eq!(taken(&a, "ann", 9), 9);
-            tokio::time::sleep(RECONCILE_EVERY * 2).await;
+            tokio::time::sleep(GATHER * 2).await;
             b.take("ann");
-            tokio::time::sleep(RECONCILE_EVERY * 2).await;
+            tokio::time::sleep(GATHER * 2).await;
             assert_eq!(taken(&b, "ann", 9), 0);
             drop((a, b));
         };
