@@ -97,3 +97,20 @@ async fn a_person_is_the_provider_and_its_name_for_them() {
     assert_ne!(super::principal("a", "bc"), super::principal("ab", "c"));
     assert_eq!(super::principal("a", "b").len(), 34);
 }
+
+#[test]
+fn a_shared_secret_that_a_provider_publishes_signs_nothing() {
+    use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+    let secret = b"everybody can read this secret of it";
+    let keys = json!({"keys": [{"kty": "oct", "kid": "k1", "k": crate::secret::encode(secret)}]});
+    let keys: jsonwebtoken::jwk::JwkSet = serde_json::from_value(keys).unwrap();
+    let now = crate::token::seconds(at(0));
+    let claims = json!({"iss": "i", "sub": "root", "aud": "gateway", "nonce": "n", "iat": now, "exp": now + 300});
+    let expected = super::Expected { issuer: "i", client_id: "gateway", nonce: "n", now: at(0) };
+    for algorithm in [Algorithm::HS256, Algorithm::HS384, Algorithm::HS512] {
+        let header = Header { kid: Some("k1".into()), ..Header::new(algorithm) };
+        let token = encode(&header, &claims, &EncodingKey::from_secret(secret)).unwrap();
+        let verified = super::idtoken::verify(&token, &keys, &expected);
+        assert!(matches!(verified, Err(super::IdError::Wrong(_))), "{algorithm:?}");
+    }
+}
