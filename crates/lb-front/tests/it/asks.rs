@@ -163,8 +163,10 @@ async fn asks_survive_the_connection_and_come_again_on_resume() {
 #[tokio::test(start_paused = true)]
 async fn what_was_asked_of_a_client_that_left_before_it_could_know_does_not_wait_for_it() {
     let (middle, client) = asking(json!({ "elicitation": {} })).await;
+    let start = tokio::time::Instant::now();
     drop(stream_of(client.call(1, "elicits").await));
     middle.happened("end elicits").await;
+    assert!(start.elapsed() < Duration::from_secs(10), "it does not wait for the time that an answer has");
     let late = client.post(&answer(1, json!({ "action": "accept" }))).await;
     assert_eq!(json_of(late).0, 202, "nobody waits for it any more");
 
