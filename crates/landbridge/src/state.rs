@@ -1,5 +1,6 @@
 //! State that outlives the process: where it is, and what it is sealed with.
 
+mod host;
 pub mod key;
 mod node;
 
@@ -15,6 +16,7 @@ use lb_gateway::{About, Keeping, Membership};
 use lb_http::Tls;
 use lb_store::{Error, Late, SealKeys, Settings, Store};
 
+use self::host::Sign;
 use self::node::NodeDoor;
 use crate::logs::Words;
 use crate::run::Failure;
@@ -101,6 +103,8 @@ pub struct Kept {
     pub door: Option<NodeDoor>,
     /// See [`Opened::opening`].
     pub opening: Option<BoxFuture<'static, Result<(), Error>>>,
+    /// Held until the process ends.
+    _sign: Option<Sign>,
 }
 
 impl Opened {
@@ -118,8 +122,10 @@ impl Opened {
         }
         let failed = |error: Error| Failure::runtime(format!("the store cannot be used: {error}"));
         let store = self.store;
+        let mut sign = None;
         let nodes = if self.is_shared {
-            let about = About::new(None, url, env!("CARGO_PKG_VERSION"));
+            let mut about = About::new(None, url, env!("CARGO_PKG_VERSION"));
+            sign = Sign::show(&mut about);
             Membership::join(store.clone(), about, tasks).await.map_err(failed)?
         } else {
             let about = About::new(Some("local"), None, env!("CARGO_PKG_VERSION"));
@@ -136,7 +142,7 @@ impl Opened {
             wait_for_streams: shared && durability != Durability::None,
         };
         Words::info("state_kept", format!("sessions are kept in {}", self.place)).say();
-        Ok(Kept { keeping, door, opening: self.opening })
+        Ok(Kept { keeping, door, opening: self.opening, _sign: sign })
     }
 }
 

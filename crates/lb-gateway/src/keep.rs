@@ -43,8 +43,8 @@ use crate::nodes::{Membership, NodeName};
 const TOUCH_EVERY_MAX: Duration = Duration::from_secs(30);
 /// Sessions that are written at once.
 const AT_ONCE: usize = 16;
-/// The wait before a store that failed is tried again, at first and at most.
-const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// The wait before a store that failed is tried again, at first and at most. While it is away only one session tries.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 /// Bytes that wait for a store that does not answer; sessions that have more are written anew when it does.
 const WAITING_BYTES_MAX: usize = 32 << 20;
 /// The wait of those that were not tried because the store did not answer others.

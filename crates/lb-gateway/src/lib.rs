@@ -35,7 +35,7 @@ pub use live::{
     AddError, Added, AskMode, Backend, CallError, Calling, Facts, Known, Listing, Live, NoServer, Policy,
     ReconnectError, ServerView, Unavailable, error_code, hash,
 };
-pub use nodes::{About, LEASE, Membership, NodeInfo, NodeName, NodeStore};
+pub use nodes::{About, Host, LEASE, Membership, NodeInfo, NodeName, NodeStore};
 pub use reload::Change;
 pub use surface::{Introduction, Surface, Visitor};
 pub use tracker::{Kind, Moment, ROWS_MAX, Row, SESSION_ROWS_MAX, Status, Tracked, Tracker, redacted_text, rfc3339};

@@ -1,8 +1,8 @@
 //! The nodes that share a store: each says every few seconds that it lives, and finds the others.
 //!
 //! A node is alive while its key is there: `node:{ID}`, with a lifetime of [`LEASE`], written anew every few seconds.
-//! Nobody asks a node whether it lives, and no clock of one node is compared with that of another. Knows no sessions,
-//! only how many there are.
+//! Nobody asks a node whether it lives, and no clock of one node is compared with that of another. Where processes can see
+//! that one is gone, as on one machine, they say so under its key. Knows no sessions, only how many there are.
 
 mod card;
 mod lease;
@@ -27,7 +27,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub use self::card::{About, NodeInfo, NodeName, NodeStore};
+pub use self::card::{About, Host, NodeInfo, NodeName, NodeStore};
 use self::lease::Lease;
 use self::settling::Trouble;
 #[cfg(test)]
@@ -38,6 +38,9 @@ pub const LEASE: Duration = Duration::from_secs(10);
 
 /// How often it says so.
 const RENEW_EVERY: Duration = Duration::from_secs(3);
+
+/// How often it looks whether the store is still the one it was, which asks nobody.
+const WATCH_EVERY: Duration = Duration::from_millis(250);
 
 /// How long what was found of another node is believed. A node that was not found is asked for again at once.
 const BELIEVED: Duration = Duration::from_secs(1);
@@ -60,6 +63,13 @@ pub struct Membership {
     /// How many sessions the others have.
     elsewhere: AtomicU64,
     trouble: Trouble,
+    /// When the store was last seen to be another one, or to live anew.
+    reborn: Trouble,
+    /// Which life of the store was seen last; see [`lb_store::Facts::lives`].
+    lives: AtomicU64,
+    /// Rings when what was verified must be verified again, and the generation for which it rang last.
+    doubt: Notify,
+    doubted: AtomicU64,
     found: Mutex<HashMap<NodeName, Found>>,
     /// Rings when something is to be told at once.
     bell: Arc<Notify>,
@@ -113,6 +123,7 @@ impl Membership {
     fn new(store: Arc<dyn Store>, node: About, lease: Lease) -> Result<Self, Error> {
         let me = node.name();
         me.check()?;
+        let (lives, doubted) = (store.facts().lives.into(), lease.generation(Instant::now()).into());
         Ok(Self {
             key: key_of(&me.id)?,
             me,
@@ -125,6 +136,10 @@ impl Membership {
             streams: AtomicU64::new(0),
             elsewhere: AtomicU64::new(0),
             trouble: Trouble::default(),
+            reborn: Trouble::default(),
+            lives,
+            doubt: Notify::new(),
+            doubted,
             found: Mutex::default(),
             bell: Arc::default(),
             left: CancellationToken::new(),
@@ -152,6 +167,9 @@ impl Membership {
         // What could not have joined does not live.
         let Ok(key) = key_of(&node.id) else { return Ok(None) };
         let kept = self.store.get(&key).await?;
+        if kept.as_deref() == Some(others::GONE.as_bytes()) {
+            return Ok(None);
+        }
         let info = match kept.and_then(NodeInfo::read) {
             Some(info) if info.boot == node.boot => info,
             // It lives on in another life.
@@ -179,6 +197,16 @@ impl Membership {
     /// Whether other nodes can send requests to this one, and so may serve its sessions.
     pub(crate) fn is_reached(&self) -> bool {
         self.about.url.is_some()
+    }
+
+    /// Resolves when [`generation`](Self::generation) has grown and this node has said that it lives.
+    pub(crate) async fn doubted(&self) {
+        self.doubt.notified().await;
+    }
+
+    /// Which life of the store this is: in another one, what was written last may be missing.
+    pub(crate) fn store_life(&self) -> u64 {
+        self.lives.load(Ordering::Acquire)
     }
 
     /// Says whether this node is about to end. Others are told at once.

@@ -87,6 +87,8 @@ pub struct Facts {
     pub warnings: Vec<Warning>,
     /// How many records a sealed store has found that were not sealed with its keys, or not where they lay.
     pub refused: u64,
+    /// How often it may have lost what it was told last: another server answers, or the same one in another life.
+    pub lives: u64,
 }
 
 /// What an operator should change.
@@ -101,7 +103,7 @@ pub enum Warning {
 
 impl Facts {
     pub(crate) fn well(kind: Kind) -> Self {
-        Self { kind, away_since: None, last_error: None, latency: None, warnings: Vec::new(), refused: 0 }
+        Self { kind, away_since: None, last_error: None, latency: None, warnings: Vec::new(), refused: 0, lives: 0 }
     }
 }
 

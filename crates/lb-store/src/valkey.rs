@@ -207,7 +207,7 @@ impl Store for Valkey {
         let kind = if self.nodes.is_cluster() { Kind::Cluster } else { Kind::Valkey };
         let (away_since, last_error) = self.nodes.trouble();
         let (latency, warnings) = (*self.latency.lock(), self.warnings.clone());
-        Facts { away_since, last_error, latency, warnings, ..Facts::well(kind) }
+        Facts { away_since, last_error, latency, warnings, lives: self.nodes.lives(), ..Facts::well(kind) }
     }
 }
 

@@ -91,9 +91,27 @@ impl Shared {
         after.as_secs() <= self.now().saturating_sub(since) && seat.can_rest()
     }
 
+    /// What may have been taken over while nobody heard of us must not go on here, and what the store has lost is told
+    /// to it again.
+    async fn verify(self: &Arc<Self>, keeper: &Arc<Keeper>, seats: &[Arc<LegacySeat>]) {
+        let is_doubtful = |seat: &&Arc<LegacySeat>| seat.kept.as_ref().is_some_and(|kept| !keeper.is_verified(kept));
+        let doubtful: Vec<_> = seats.iter().filter(is_doubtful).cloned().collect();
+        let verified = doubtful.into_iter().map(|seat| self.verify_one(keeper, seat));
+        stream::iter(verified).buffer_unordered(AT_ONCE).collect::<()>().await;
+    }
+
+    async fn verify_one(self: &Arc<Self>, keeper: &Arc<Keeper>, seat: Arc<LegacySeat>) {
+        if let Some(kept) = &seat.kept
+            && !kept.verify(keeper).await
+        {
+            self.lose(&seat.id);
+        }
+    }
+
     /// Looks after the sessions that are kept.
     async fn tend(self: &Arc<Self>, keeper: &Arc<Keeper>) {
         let seats: Vec<_> = self.sessions.read().values().cloned().collect();
+        self.verify(keeper, &seats).await;
         let now = self.now();
         let mut resting = Vec::new();
         for seat in &seats {
@@ -106,10 +124,6 @@ impl Shared {
             // another matter: a session ends by that whatever it has.
             if !seat.can_rest() && kept.touch(keeper, now) {
                 keeper.mark(&seat.id);
-            }
-            // What may have been taken over while nobody heard of us must not go on here.
-            if !keeper.is_verified(kept) && !kept.verify(keeper).await {
-                self.lose(&seat.id);
             }
         }
         if keeper.store().facts().away_since.is_none() {
@@ -148,17 +162,19 @@ pub(super) async fn cut_off(seats: &[Arc<LegacySeat>]) {
 pub(super) async fn rest(gateway: Weak<Shared>) {
     loop {
         let Some(shared) = gateway.upgrade() else { return };
-        let (tasks, bell) = (shared.tasks.clone(), shared.rest_now.clone());
+        let (tasks, bell, Some(keeper)) = (shared.tasks.clone(), shared.rest_now.clone(), shared.keeper.clone()) else {
+            return;
+        };
         let pause = if shared.is_leaving() { LOOK_WHILE_LEAVING } else { LOOK_EVERY };
         // Not held while nothing is to be done.
         drop(shared);
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = bell.notified() => {}
+            () = keeper.nodes().doubted() => {}
             () = tasks.stopping() => return,
         }
         let Some(shared) = gateway.upgrade() else { return };
-        let Some(keeper) = shared.keeper.clone() else { return };
         tokio::select! {
             () = shared.tend(&keeper) => {}
             () = tasks.stopping() => return,

@@ -145,7 +145,10 @@ impl Shared {
                 Some(url) => return Ok(Woken::Place(Place::Node(url))),
                 None => true,
             },
-            Holder::Nobody => false,
+            Holder::Nobody => {
+                keeper.nodes().may_be_nobodys()?;
+                false
+            }
         };
         self.take_over(keeper, id, keys, (value, owner, may_miss)).await
     }

@@ -72,8 +72,11 @@ impl Writing {
         match verified {
             Ok(()) => {
                 self.set_verified(generation);
-                if state.claim.is_some() {
+                if state.claim.is_some() || state.life != Some(keeper.nodes().store_life()) {
+                    // Others cannot find it before that is written.
+                    state.pause = None;
                     keeper.mark(&self.id);
+                    keeper.hurry.notify_one();
                 }
                 true
             }

@@ -74,7 +74,7 @@ impl Node<'_> {
             children: Children::new(0),
         };
         let (url, version) = (Some(format!("http://{}", self.id)), "0".to_owned());
-        let about = About { id: self.id.into(), boot: self.boot.into(), url, version };
+        let about = About { id: self.id.into(), boot: self.boot.into(), url, version, host: None };
         let nodes = Membership::join(store.clone(), about, &tasks).await.expect("a store that answers");
         let keeping = Keeping {
             store: store.clone(),

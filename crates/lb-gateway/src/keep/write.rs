@@ -89,7 +89,9 @@ pub(super) struct State {
     narrow: bool,
     /// Bytes that are counted for what waits.
     held: usize,
-    pause: Option<Pause>,
+    pub(super) pause: Option<Pause>,
+    /// In which life of the store it was last written.
+    pub(super) life: Option<u64>,
     pub(super) end: Option<Ended>,
 }
 
@@ -116,7 +118,7 @@ impl Log {
 
 /// A store that did not take it is not asked again before this.
 #[derive(Clone, Copy, Debug)]
-struct Pause {
+pub(super) struct Pause {
     until: Instant,
     length: Duration,
 }
@@ -272,6 +274,11 @@ impl Writing {
             if self.is_over() {
                 return self.erase(state, keeper).await;
             }
+            let life = keeper.nodes().store_life();
+            if state.life.replace(life).is_some_and(|before| before != life) {
+                // What was written last may be missing.
+                state.start_anew();
+            }
             self.claim(state, keeper).await?;
             if state.pieces.is_empty() && !self.gather(state) {
                 return Ok(());
@@ -414,6 +421,7 @@ impl State {
             narrow: false,
             held: 0,
             pause: None,
+            life: None,
             end: None,
         }
     }

@@ -17,8 +17,17 @@ pub struct NodeName {
     pub boot: Box<str>,
 }
 
+/// Where processes can see of each other whether they are gone, without asking.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// The same for all who can.
+    pub place: Box<str>,
+    /// Whether the node with this id, which was in the same place, is gone for good.
+    pub is_gone: fn(&str) -> bool,
+}
+
 /// What a process joins with.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct About {
     /// See [`NodeName::id`].
     pub id: Box<str>,
@@ -28,6 +37,8 @@ pub struct About {
     pub url: Option<String>,
     /// The version of the program.
     pub version: String,
+    /// Where others see whether it is gone.
+    pub host: Option<Host>,
 }
 
 /// What a node said of itself last.
@@ -55,6 +66,8 @@ pub struct NodeInfo {
     pub lag: Duration,
     /// How its store stands.
     pub store: NodeStore,
+    /// See [`Host::place`].
+    pub place: Option<Box<str>>,
 }
 
 /// How a node sees its store.
@@ -99,7 +112,13 @@ impl About {
     /// A process that starts now: the boot is random, and so is the id unless one is given.
     pub fn new(id: Option<&str>, url: Option<String>, version: &str) -> Self {
         let id = id.map_or_else(|| format!("{:012x}", rand::random::<u64>() >> 16).into(), Into::into);
-        Self { id, boot: format!("{:016x}", rand::random::<u64>()).into(), url, version: version.to_owned() }
+        Self {
+            id,
+            boot: format!("{:016x}", rand::random::<u64>()).into(),
+            url,
+            version: version.to_owned(),
+            host: None,
+        }
     }
 
     /// Its name.
@@ -119,7 +138,7 @@ impl NodeInfo {
 
     /// As it is kept.
     pub(super) fn written(&self) -> Bytes {
-        let card = self.common().text("boot", &self.boot);
+        let card = self.common().text("boot", &self.boot).maybe_text("place", self.place.as_deref());
         let card = card.number("startedAt", millis(self.started)).number("seenAt", millis(self.seen));
         card.finish().bytes().clone()
     }
@@ -144,6 +163,7 @@ impl NodeInfo {
             streams: number(&kept, "streams")?,
             lag: time(&kept, "lagMs")?,
             store: NodeStore { kind: text(&store, "type")?, ok: flag(&store, "ok")?, rtt: time(&store, "rttMs")? },
+            place: text(&kept, "place").map(Into::into),
         })
     }
 

@@ -9,12 +9,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use lb_store::{Error, Key};
+use lb_store::{Batch, Error, Key};
 
 use super::{Membership, NodeInfo, RENEW_EVERY, key_of};
 
 /// How long the list is kept after all nodes are gone.
 const KEPT: Duration = Duration::from_secs(600);
+
+/// What stands in the place of a node that is known to be dead, and for how long.
+pub(super) const GONE: &str = "gone";
+const GONE_KEPT: Duration = Duration::from_secs(60);
 
 /// Nodes that are read at once.
 const AT_ONCE: usize = 16;
@@ -59,7 +63,18 @@ impl Membership {
     }
 
     async fn card_of(&self, id: Box<str>) -> Result<Option<NodeInfo>, Error> {
-        Ok(self.store.get(&key_of(&id)?).await?.and_then(NodeInfo::read))
+        let key = key_of(&id)?;
+        let Some(kept) = self.store.get(&key).await? else { return Ok(None) };
+        let Some(info) = NodeInfo::read(kept.clone()) else { return Ok(None) };
+        let here = self.about.host.as_ref().filter(|host| info.place.as_ref() == Some(&host.place));
+        if !here.is_some_and(|host| (host.is_gone)(&id)) {
+            return Ok(Some(info));
+        }
+        tracing::warn!(node = %id, "node_gone");
+        let batch = Batch::new().when(&key, Some(kept)).set(&key, GONE, GONE_KEPT);
+        // Refused, it has been told already.
+        self.store.apply(batch).await?;
+        Ok(None)
     }
 }
 

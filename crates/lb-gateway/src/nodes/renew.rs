@@ -8,49 +8,61 @@ use lb_exchange::Tasks;
 use lb_store::{Applied, Batch, Error};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{LEASE, Membership, NodeInfo, NodeStore, RENEW_EVERY, unix_now};
+use super::{LEASE, Membership, NodeInfo, NodeStore, RENEW_EVERY, WATCH_EVERY, unix_now};
 
 /// The wait before a renewal that failed is tried again, at first and at most: several of them fit into the lease.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(1));
 
 /// Renews until the node leaves, is dropped, or its tasks stop. Cancel safe: the node then expires.
 pub(super) async fn run(member: Weak<Membership>, joined: Instant, tasks: Tasks) {
-    let Some((bell, left)) = member.upgrade().map(|member| (member.bell.clone(), member.left.clone())) else { return };
+    let known = member.upgrade().map(|member| (member.bell.clone(), member.left.clone(), member.store_life()));
+    let Some((bell, left, mut life)) = known else { return };
     let mut due = joined + RENEW_EVERY;
-    let (mut wake, mut pause, mut is_away) = (due, RETRY.0, false);
+    // Whether others may have missed a renewal, and so may we.
+    let (mut wake, mut pause, mut unsettled) = (due, RETRY.0, false);
     loop {
-        tokio::select! {
+        let look = Instant::now() + WATCH_EVERY;
+        let rung = tokio::select! {
             () = tasks.stopping() => return,
             () = left.cancelled() => return,
-            () = bell.notified() => {}
-            () = sleep_until(wake) => {}
-        }
+            () = bell.notified() => true,
+            () = sleep_until(wake.min(look)) => false,
+        };
         let Some(member) = member.upgrade() else { return };
         let began = Instant::now();
+        let is_new = std::mem::replace(&mut life, member.look_at_store()) != life;
+        // A connection that was closed is made anew by asking.
+        let is_cut = wake == due && member.store.facts().away_since.is_some();
+        if !(rung || wake <= began || is_new || is_cut) {
+            continue;
+        }
+        unsettled |= is_new;
         let renewed = tokio::select! {
             () = tasks.stopping() => return,
             () = left.cancelled() => return,
             renewed = member.renew_and_look(began.saturating_duration_since(due)) => renewed,
         };
+        unsettled |= std::mem::replace(&mut life, member.look_at_store()) != life;
         match renewed {
             Ok(()) => {
-                if std::mem::take(&mut is_away)
+                if std::mem::take(&mut unsettled)
                     && let Err(error) = member.settle(true).await
                 {
                     tracing::debug!(%error, "the store is away again");
-                    is_away = true;
+                    unsettled = true;
                 }
                 due = began + RENEW_EVERY;
                 (wake, pause) = (due, RETRY.0);
             }
             Err(error) => {
                 member.trouble.note();
-                is_away = true;
+                unsettled = true;
                 tracing::warn!(%error, node = %member.me.id, "the node could not say that it lives, and tries again");
                 wake = Instant::now() + pause.mul_f64(rand::random_range(0.5..1.0));
                 pause = (pause * 2).min(RETRY.1);
             }
         }
+        member.tell_doubt();
     }
 }
 
@@ -59,6 +71,26 @@ impl Membership {
         self.renew(late).await?;
         self.look_around().await;
         Ok(())
+    }
+
+    /// Notices that the store is another one than it was, or lives anew: it may have lost what it was told last. Which
+    /// of its lives this is.
+    pub(super) fn look_at_store(&self) -> u64 {
+        let lives = self.store.facts().lives;
+        if self.lives.swap(lives, Ordering::AcqRel) != lives {
+            self.trouble.note();
+            self.reborn.note();
+            self.lease.lost();
+        }
+        lives
+    }
+
+    /// Rings once for each generation.
+    fn tell_doubt(&self) {
+        let generation = self.generation();
+        if self.doubted.swap(generation, Ordering::AcqRel) != generation {
+            self.doubt.notify_one();
+        }
     }
 
     /// Says once that this node lives. `late` is how long ago that was due.
@@ -106,6 +138,7 @@ impl Membership {
             streams: self.streams.load(Ordering::Relaxed),
             lag: late,
             store: NodeStore { kind: card_kind(facts.kind).into(), ok: facts.away_since.is_none(), rtt: took },
+            place: self.about.host.as_ref().map(|host| host.place.clone()),
         }
     }
 }

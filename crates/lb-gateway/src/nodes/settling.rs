@@ -16,6 +16,8 @@ use super::{LEASE, Membership};
 const BORN: &str = "nodes:{all}:born";
 /// There while it may be that nodes live whose keys are missing.
 const SETTLING: &str = "nodes:{all}:settling";
+/// How long nodes that live take at most to see that the store is another one, and to tell it what they have.
+const TOLD_AGAIN: Duration = Duration::from_secs(3);
 /// Longer than any store is used.
 const FOR_EVER: Duration = Duration::from_secs(9 * 365 * 86_400);
 
@@ -35,9 +37,8 @@ impl Trouble {
         *self.0.lock() = Some(Instant::now());
     }
 
-    /// Whether it was so short ago that others may not have renewed since.
-    fn is_recent(&self) -> bool {
-        self.0.lock().is_some_and(|at| at.elapsed() < LEASE)
+    fn is_within(&self, time: Duration) -> bool {
+        self.0.lock().is_some_and(|at| at.elapsed() < time)
     }
 }
 
@@ -50,10 +51,28 @@ impl Membership {
         if self.lease.is_endless() {
             return Ok(());
         }
+        self.look_at_store();
         let since = self.store.facts().away_since;
-        if since.is_some() || self.trouble.is_recent() || !self.is_settled().await? {
+        // Others may not have renewed since.
+        if since.is_some() || self.trouble.is_within(LEASE) || !self.is_settled().await? {
             let why = "it was away a moment ago, so that it is not known yet which nodes live".to_owned();
             return Err(Error::Away { since: since.unwrap_or_else(SystemTime::now), why });
+        }
+        Ok(())
+    }
+
+    /// A session that is nobody's is about to be taken.
+    ///
+    /// # Errors
+    /// The store may have forgotten who took it, who will say so in a moment.
+    pub(crate) fn may_be_nobodys(&self) -> Result<(), Error> {
+        if self.lease.is_endless() {
+            return Ok(());
+        }
+        self.look_at_store();
+        if self.reborn.is_within(TOLD_AGAIN) {
+            let why = "it may have lost what it was told last, and is told again".to_owned();
+            return Err(Error::Away { since: SystemTime::now(), why });
         }
         Ok(())
     }

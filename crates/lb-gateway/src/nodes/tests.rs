@@ -12,12 +12,18 @@ struct Shaky {
     away: AtomicBool,
     /// Whether it is away only after it has done what was asked.
     does_it: AtomicBool,
+    /// How often it has lost something.
+    lives: AtomicU64,
 }
 
 impl Shaky {
     async fn new() -> Arc<Self> {
         let (away, does_it) = (AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(Self { inner: Mutex::new(memory().await), away, does_it })
+        Arc::new(Self { inner: Mutex::new(memory().await), away, does_it, lives: AtomicU64::new(0) })
+    }
+
+    fn lives_anew(&self) {
+        self.lives.fetch_add(1, Ordering::SeqCst);
     }
 
     async fn empty(&self) {
@@ -75,7 +81,7 @@ impl Store for Shaky {
     }
 
     fn facts(&self) -> Facts {
-        self.inner().facts()
+        Facts { lives: self.lives.load(Ordering::SeqCst), ..self.inner().facts() }
     }
 }
 
@@ -214,6 +220,36 @@ async fn a_store_that_came_back_empty_has_the_node_again_and_the_node_knows() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_store_in_another_life_is_noticed_and_told_in_a_moment() {
+    let (shaky, tasks) = (Shaky::new().await, Tasks::default());
+    let store: Arc<dyn Store> = shaky.clone();
+    let a = join(&store, "a", &tasks).await;
+    assert!(tokio::time::timeout(LEASE, a.doubted()).await.is_err(), "nothing has happened");
+    assert!(a.may_be_nobodys().is_ok());
+    shaky.empty().await;
+    shaky.lives_anew();
+    assert!(a.may_be_nobodys().is_err(), "at once, whoever asks");
+    sleep(WATCH_EVERY + A_LITTLE).await;
+    assert_eq!(ids(&store).await, ["a"], "long before the next renewal");
+    assert_eq!(tokio::time::timeout(A_LITTLE, a.doubted()).await, Ok(()), "what it has is to be verified");
+    assert!(1 < a.generation());
+    let nobody = About::new(Some("nobody"), None, "1").name();
+    assert!(a.find(&nobody).await.is_err(), "nobody counts as dead");
+    sleep(RENEW_EVERY).await;
+    assert!(a.may_be_nobodys().is_ok(), "who has something has said so");
+    assert!(a.find(&nobody).await.is_err(), "but a node may still be on its way");
+    sleep(LEASE).await;
+    assert_eq!(a.find(&nobody).await.expect("an answer"), None);
+    let before = a.generation();
+    sleep(LEASE).await;
+    assert_eq!(a.generation(), before);
+    // One that lost nothing of ours is doubted as well: it may have lost something of a session.
+    shaky.lives_anew();
+    sleep(WATCH_EVERY + A_LITTLE).await;
+    assert!(before < a.generation());
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_was_lost_makes_nobody_doubt() {
     let (shaky, tasks) = (Shaky::new().await, Tasks::default());
     let store: Arc<dyn Store> = shaky.clone();
@@ -264,6 +300,31 @@ async fn a_process_that_starts_again_under_the_same_id_replaces_its_earlier_life
     assert_eq!((random.id.len(), random.boot.len()), (12, 16));
     assert!(random.id != other.id && random.boot != other.boot);
     assert_eq!(NodeName::parse(&random.name().to_string()), Some(random.name()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_neighbours_see_that_it_is_gone_does_not_live_out_its_lease() {
+    let shaky = Shaky::new().await;
+    let (store, tasks): (Arc<dyn Store>, _) = (shaky.clone(), Tasks::default());
+    // It knows nobody, so that whose key is missing is not dead for that.
+    shaky.empty().await;
+    let join_at = async |id: &str, place: &str| {
+        let host = Host { place: place.into(), is_gone: |id| id.starts_with("gone") };
+        let about = About { host: Some(host), ..About::new(Some(id), Some(format!("http://{id}")), "1") };
+        Membership::join(store.clone(), about, &tasks).await.expect("a node")
+    };
+    let (far, gone) = (join_at("far", "there").await, join_at("gone-1", "here").await);
+    let (stays, same) = (join_at("gone-2", "there").await, join_at("a", "here").await);
+    assert_eq!(url_of(&same, gone.me()).await, None, "from the start");
+    assert_eq!(url_of(&far, gone.me()).await, None, "and for everybody");
+    assert!(url_of(&same, stays.me()).await.is_some(), "nobody can see that from elsewhere");
+    assert_eq!(ids(&store).await, ["a", "far", "gone-2"]);
+    let later = stays.me().clone();
+    drop((gone, stays));
+    sleep(RENEW_EVERY + A_LITTLE).await;
+    assert_eq!(url_of(&far, &later).await, None, "its neighbour has looked");
+    assert_eq!(ids(&store).await, ["a", "far"]);
+    assert_eq!(same.sessions_elsewhere(), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -60,7 +60,7 @@ async fn process_with(
     tools: Option<Arc<dyn Surface>>,
 ) -> (Gateway, Front, Tasks) {
     let tasks = Tasks::default();
-    let about = About { id: "n".into(), boot: boot.to_string().into(), url: None, version: "0".to_owned() };
+    let about = About { id: "n".into(), boot: boot.to_string().into(), url: None, version: "0".to_owned(), host: None };
     let keeping = Keeping {
         store: store.clone(),
         nodes: Membership::join(store.clone(), about, &tasks).await.expect("a store that answers"),

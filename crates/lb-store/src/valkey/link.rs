@@ -4,7 +4,7 @@
 //! grow to half a second. So nobody piles up behind a server that is not there, and it is found soon after its return.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
@@ -12,7 +12,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, PushInfo, PushKind, RedisError, ScriptInvocation, Value};
 
 use crate::Error;
-use crate::valkey::failure;
+use crate::valkey::{failure, field};
 
 /// How many commands wait for the connection; whoever comes then waits for a place.
 const WAITING_MAX: usize = 1_024;
@@ -34,6 +34,8 @@ pub(super) struct Link {
     state: Mutex<State>,
     /// Held by the one who connects.
     turn: tokio::sync::Mutex<()>,
+    /// Counts, for all servers, that one is another than before or lives anew.
+    lives: Arc<AtomicU64>,
 }
 
 #[derive(Default)]
@@ -44,6 +46,8 @@ struct State {
     /// Since when it takes no writes because it is not the one that should.
     refuses_since: Option<SystemTime>,
     made: u64,
+    /// What tells one life of a server from another, as far as it says.
+    life: Option<String>,
 }
 
 /// Since when it is away, and when it may be tried again.
@@ -92,8 +96,8 @@ impl Ask<'_> {
 }
 
 impl Link {
-    pub(super) fn new(client: Client, password: Option<String>, timeout: Duration) -> Self {
-        Self { client, password, timeout, state: Mutex::default(), turn: tokio::sync::Mutex::default() }
+    pub(super) fn new(client: Client, password: Option<String>, timeout: Duration, lives: Arc<AtomicU64>) -> Self {
+        Self { client, password, timeout, state: Mutex::default(), turn: tokio::sync::Mutex::default(), lives }
     }
 
     /// Asks the server something, and is told by that instant.
@@ -202,11 +206,18 @@ impl Link {
                 }
                 Ok(())
             });
-        let connected = tokio::time::timeout(within, self.client.get_multiplexed_async_connection_with_config(&config));
-        let error = match connected.await {
-            Ok(Ok(wire)) => {
+        let connected = async {
+            let mut wire = self.client.get_multiplexed_async_connection_with_config(&config).await?;
+            let life = life(&mut wire).await?;
+            Ok((wire, life))
+        };
+        let error = match tokio::time::timeout(within, connected).await {
+            Ok(Ok((wire, life))) => {
                 let mut state = self.state.lock();
-                state.made += 1;
+                if state.made != 0 && (life.is_none() || state.life != life) {
+                    self.lives.fetch_add(1, Ordering::AcqRel);
+                }
+                (state.made, state.life) = (state.made + 1, life);
                 let connection = Connection { number: state.made, wire, closed };
                 state.connection = Some(connection.clone());
                 if let Some(away) = state.away.take() {
@@ -306,6 +317,21 @@ impl Away {
     fn error(&self) -> Error {
         Error::Away { since: self.since, why: self.why.clone() }
     }
+}
+
+/// What a server calls its present life; `None` when it does not say.
+async fn life(wire: &mut MultiplexedConnection) -> Result<Option<String>, RedisError> {
+    let mut asks = redis::pipe();
+    asks.cmd("INFO").arg("server").cmd("INFO").arg("replication");
+    let told: Result<(String, String), RedisError> = asks.query_async(wire).await;
+    let (server, replication) = match told {
+        Ok(told) => told,
+        Err(error) if failure::breaks_connection(&error) => return Err(error),
+        // It is not for everybody to know.
+        Err(_) => return Ok(None),
+    };
+    let life = [field(&server, "run_id"), field(&replication, "master_replid")];
+    Ok(life.iter().all(Option::is_some).then(|| life.map(Option::unwrap_or_default).join(" ")))
 }
 
 fn is_fresh(since: SystemTime) -> bool {

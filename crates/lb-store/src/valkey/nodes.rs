@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
@@ -40,6 +41,8 @@ pub(super) struct Nodes {
     prefix: String,
     links: Mutex<HashMap<Address, Arc<Link>>>,
     map: Mutex<Map>,
+    /// See [`Facts::lives`](crate::Facts::lives).
+    lives: Arc<AtomicU64>,
 }
 
 /// Which server has which slots, and when that was asked.
@@ -74,6 +77,7 @@ impl Nodes {
             prefix: settings.prefix.clone(),
             links: Mutex::default(),
             map: Mutex::default(),
+            lives: Arc::default(),
         })
     }
 
@@ -148,6 +152,11 @@ impl Nodes {
         (since, links.values().filter_map(|link| link.last_error()).max())
     }
 
+    /// See [`Facts::lives`](crate::Facts::lives).
+    pub(super) fn lives(&self) -> u64 {
+        self.lives.load(Ordering::Acquire)
+    }
+
     pub(super) fn password(&self) -> Option<&str> {
         self.servers.password.as_deref()
     }
@@ -187,7 +196,11 @@ impl Nodes {
                     let parts = Arc::new(parts(&answer, address));
                     // Servers that have left the cluster are no trouble of ours.
                     self.links.lock().retain(|address, _| parts.iter().any(|part| part.address == *address));
-                    *self.map.lock() = Map { parts: parts.clone(), is_old: false, asked: Some(Instant::now()) };
+                    let mut map = self.map.lock();
+                    if !map.parts.is_empty() && map.parts != parts {
+                        self.lives.fetch_add(1, Ordering::AcqRel);
+                    }
+                    *map = Map { parts: parts.clone(), is_old: false, asked: Some(Instant::now()) };
                     return Ok(parts);
                 }
                 Err(error) => last = error,
@@ -207,7 +220,12 @@ impl Nodes {
         if let Some(link) = links.get(address) {
             return Ok(link.clone());
         }
-        let link = Arc::new(Link::new(self.connect_to(address)?, self.servers.password.clone(), self.timeout));
+        let link = Arc::new(Link::new(
+            self.connect_to(address)?,
+            self.servers.password.clone(),
+            self.timeout,
+            self.lives.clone(),
+        ));
         links.insert(address.clone(), link.clone());
         Ok(link)
     }

@@ -1,6 +1,6 @@
 //! Stores that fail, lose what they had, or take less than they should.
 
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use lb_store::{Applied, Batch, Error, Facts, Pending, Scan, Subscription};
 
@@ -16,12 +16,14 @@ pub(super) struct Shaky {
     pub(super) mute: AtomicUsize,
     /// Whether nothing is read.
     blind: AtomicBool,
+    /// How often it has lost something.
+    lives: AtomicU64,
 }
 
 impl Shaky {
     fn new(inner: &Arc<dyn Store>) -> Arc<Self> {
         let (fails, mute) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Arc::new(Self { inner: inner.clone(), fails, mute, blind: AtomicBool::new(false) })
+        Arc::new(Self { inner: inner.clone(), fails, mute, blind: AtomicBool::new(false), lives: AtomicU64::new(0) })
     }
 
     pub(super) fn away(&self, away: bool) {
@@ -75,7 +77,7 @@ impl Store for Shaky {
     }
 
     fn facts(&self) -> Facts {
-        self.inner.facts()
+        Facts { lives: self.lives.load(Ordering::SeqCst), ..self.inner.facts() }
     }
 }
 
@@ -302,4 +304,80 @@ async fn a_session_of_which_nothing_but_its_beginning_was_written_is_a_session()
     second.stop().await;
     let third = Node { boot: "3", ..ALONE }.start(&store).await;
     assert_eq!(waiting(&third.live(&id).await), 1);
+}
+
+/// What a store holds of sessions.
+async fn all_of(store: &Arc<dyn Store>) -> Vec<(String, Option<Bytes>)> {
+    let mut all = Vec::new();
+    for name in keys(store).await {
+        let key = Key::parse(&name).expect("a key");
+        if !name.ends_with(":events") && !name.ends_with(":streams") {
+            all.push((name, store.get(&key).await.expect("an answer")));
+        }
+    }
+    all
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_comes_back_empty_has_every_session_again_before_anybody_asks() {
+    let (shaky, inner, store) = shaky().await;
+    let (a, b) = (A.start(&store).await, B.start(&store).await);
+    let mut ids = Vec::new();
+    for _ in 0..100 {
+        ids.push(a.begin().await);
+    }
+    tell(&a.live(&ids[0]).await, 3);
+    a.written().await;
+    // A store that was away for long made it patient.
+    shaky.fails.store(usize::MAX, Ordering::SeqCst);
+    tell(&a.live(&ids[0]).await, 1);
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    for name in keys(&inner).await {
+        inner.delete(&Key::parse(&name).expect("a key")).await.expect("gone");
+    }
+    shaky.fails.store(0, Ordering::SeqCst);
+    shaky.lives.fetch_add(1, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    for id in &ids {
+        assert_eq!(b.locate(id).await, Place::Node("http://a".into()), "its owner is known");
+    }
+    a.crash();
+    tokio::time::sleep(Duration::from_secs(21)).await;
+    assert!(waiting(&b.live(&ids[0]).await) >= 4, "and all that it had was written");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_missed_the_last_writes_is_told_them_again_and_no_session_is_served_twice() {
+    let (shaky, inner, store) = shaky().await;
+    let (a, b) = (A.start(&store).await, B.start(&store).await);
+    let c = Node { id: "c", ..A }.start(&store).await;
+    let (kept, moved) = (a.begin().await, c.begin().await);
+    a.written().await;
+    c.stop().await;
+    let missed = all_of(&inner).await;
+    // Nothing of this reaches the replica.
+    tell(&a.live(&kept).await, 5);
+    a.written().await;
+    tell(&b.live(&moved).await, 2);
+    b.written().await;
+    assert_eq!(owner(&store, &moved).await, "2 b 1");
+    for (name, value) in missed {
+        let key = Key::parse(&name).expect("a key");
+        inner.set(&key, value.expect("a value"), TTL).await.expect("set");
+    }
+    for id in [&kept, &moved] {
+        inner.delete(&key(id, "events")).await.expect("gone");
+    }
+    assert_eq!(owner(&store, &moved).await, "1 - -");
+    shaky.lives.fetch_add(1, Ordering::SeqCst);
+
+    assert!(matches!(a.locate(&moved).await, Place::Away(_)), "it says nobody has it, which may be wrong");
+    assert_eq!(b.locate(&moved).await, Place::Here);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(owner(&store, &moved).await, "3 b 1", "its epoch grows");
+    assert_eq!(a.locate(&moved).await, Place::Node("http://b".into()));
+    assert_eq!(owner(&store, &kept).await, "1 a 1");
+    a.crash();
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    assert!(waiting(&b.live(&kept).await) >= 5, "what was lost of it was written again");
 }

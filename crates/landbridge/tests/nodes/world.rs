@@ -1,0 +1,87 @@
+//! Nodes on one store, and a client that goes to any of them.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use lb_peers::harness::Gateway;
+use lb_peers::raw::RawHttp;
+use lb_peers::raw::http::Session;
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+const LANDBRIDGE: &str = env!("CARGO_BIN_EXE_landbridge");
+/// What everything on a server is sealed with.
+const KEY: &str = "0123456789abcdef0123456789abcdef-nodes";
+/// How long a test waits for something to happen.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+/// With a door for the other nodes.
+pub const DOOR: &[&str] = &["--node-listen", "127.0.0.1:0"];
+
+/// Starts a process on this store.
+pub async fn start(store: &str, args: &[&str]) -> Gateway {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("mcp.json");
+    std::fs::write(&config, r#"{"mcpServers":{}}"#).expect("written");
+    let mut command = Command::new(LANDBRIDGE);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--durability", "event", "--store", store, "--config"]);
+    command.arg(config).args(args).env("LANDBRIDGE_KEY", KEY).stdin(Stdio::null());
+    Gateway::launch(command, folder).await
+}
+
+/// Ends a process as the system does that is out of memory.
+pub async fn kill(mut gateway: Gateway) {
+    gateway.child().kill().await.expect("it is ours");
+}
+
+/// A session, wherever it is.
+pub struct Client {
+    session: Session,
+    /// Whom a proxy says that the requests come from.
+    pub from: Option<Ipv4Addr>,
+}
+
+impl Client {
+    /// Begins a session at a node.
+    pub async fn begin(at: SocketAddr) -> Self {
+        let mut http = RawHttp::connect(at).await.expect("it listens");
+        let session = http.initialize("/mcp", "2025-11-25").await.expect("a session");
+        assert!(session.id.is_some(), "{}", session.response.text());
+        Self { session, from: None }
+    }
+
+    /// Calls a tool at a node; the status, and what it answered.
+    pub async fn call(&self, at: SocketAddr, tool: &str, arguments: Value) -> (u16, String) {
+        let params = json!({ "name": tool, "arguments": arguments });
+        let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
+        let mut headers = self.session.headers();
+        headers.extend(self.from.map(|from| ("X-Forwarded-For".to_owned(), from.to_string())));
+        let mut http = RawHttp::connect(at).await.expect("it listens");
+        let answer = http.post("/mcp", &headers, call.as_bytes()).await.expect("an answer");
+        (answer.head.status(), answer.text())
+    }
+
+    /// Sets a timer that does not expire.
+    pub async fn remember(&self, at: SocketAddr, word: &str) {
+        let (status, text) = self.call(at, "set_timer", json!({ "duration_ms": 3_600_000, "message": word })).await;
+        assert!(status == 200 && text.contains("timer"), "{status} {text}");
+    }
+
+    /// The timers at a node.
+    pub async fn timers(&self, at: SocketAddr) -> (u16, String) {
+        self.call(at, "list_timers", json!({})).await
+    }
+
+    /// Asks a node until it answers.
+    pub async fn timers_soon(&self, at: SocketAddr) -> (String, Duration) {
+        let began = Instant::now();
+        loop {
+            let (status, text) = self.timers(at).await;
+            if status == 200 {
+                return (text, began.elapsed());
+            }
+            assert!(status == 503 && began.elapsed() < PATIENCE, "{status} {text}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
