@@ -228,6 +228,19 @@ impl Walker {
         self.places("notification").into_iter().filter_map(of).collect()
     }
 
+    /// A notification that is missing was between two that are there, and so is a gap that is told.
+    fn lies_in_a_gap(&self, number: u64) -> bool {
+        let numbers = self.numbers();
+        let id_at = |found: Option<&(usize, u64)>| found.and_then(|(at, _)| self.history[*at]["id"].as_str());
+        let before = id_at(numbers.iter().rev().find(|(_, other)| *other < number));
+        let after = id_at(numbers.iter().find(|(_, other)| number < *other));
+        self.gaps().iter().any(|at| {
+            let gap = &self.history[*at]["data"];
+            let (first, last) = (gap["firstLostId"].as_str(), gap["lastLostId"].as_str());
+            last.is_some() && before < last && (after.is_none() || first < after)
+        })
+    }
+
     /// What was acknowledged is there: all of it, or all but that of the last moment, which is told as a gap.
     async fn check_acknowledged(&mut self, strict: bool, killed: Instant) {
         let told: Vec<_> = self.numbers().into_iter().map(|(_, number)| number).collect();
@@ -239,6 +252,7 @@ impl Walker {
                 What::Burst { from, count } => {
                     for number in (from..from + count).filter(|number| told.binary_search(number).is_err()) {
                         assert!(may_miss, "notification {number} is missing, {age:?} after it was acknowledged");
+                        assert!(self.lies_in_a_gap(number), "notification {number} is missing, and no gap is told");
                         self.missing += 1;
                     }
                 }
