@@ -3,6 +3,7 @@
 mod host;
 pub mod key;
 mod node;
+mod rates;
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -18,6 +19,7 @@ use lb_store::{Error, Late, SealKeys, Settings, Store};
 
 use self::host::Sign;
 use self::node::NodeDoor;
+use self::rates::Rates;
 use crate::logs::Words;
 use crate::run::Failure;
 
@@ -113,7 +115,7 @@ impl Opened {
     /// # Errors
     /// The store cannot be used, or the door not be opened.
     pub async fn join(self, settings: &Everything, tls: Option<&Tls>, tasks: &Tasks) -> Result<Kept, Failure> {
-        let door = NodeDoor::open(settings, &self.keys, tls).await?;
+        let mut door = NodeDoor::open(settings, &self.keys, tls).await?;
         let url = door.as_ref().and_then(|door| door.settings.url.clone());
         if self.is_shared && url.is_none() {
             let why =
@@ -131,6 +133,9 @@ impl Opened {
             let about = About::new(Some("local"), None, env!("CARGO_PKG_VERSION"));
             Membership::alone(store.clone(), about).map_err(failed)?
         };
+        if let Some(door) = door.as_mut().filter(|_| self.is_shared) {
+            door.settings.together = Some(Arc::new(Rates::new(store.clone(), tasks.clone())));
+        }
         let durability = settings.state.durability;
         let shared = self.is_shared || durability == Durability::Event;
         let keeping = Keeping {

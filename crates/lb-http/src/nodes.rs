@@ -226,6 +226,7 @@ mod tests {
             keys: NodeKeys::derive(b"key", None),
             insecure: false,
             authorities: None,
+            together: None,
         };
         let nodes = Nodes::default();
         let node = nodes.at(&url, &settings).unwrap();

@@ -20,7 +20,7 @@ pub struct Rate {
 }
 
 /// Counts beside us what is let through elsewhere.
-pub trait Together: Send + Sync {
+pub trait Together: Send + Sync + std::fmt::Debug {
     /// Counts one more for somebody; how long to wait where that is more than the rate allows everywhere together. Never
     /// waits for anybody.
     fn take(&self, who: &str, rate: Rate) -> Option<Duration>;
@@ -163,6 +163,7 @@ mod tests {
 
     #[test]
     fn what_others_let_through_counts_and_what_is_refused_here_is_not_counted_there() {
+        #[derive(Debug)]
         struct Others(std::sync::atomic::AtomicU32);
         impl Together for Others {
             fn take(&self, who: &str, rate: Rate) -> Option<Duration> {

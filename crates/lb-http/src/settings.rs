@@ -47,8 +47,6 @@ pub struct Settings {
     pub rate: Option<Rate>,
     /// Requests of one principal that has logged in. Without a login, those of one address of another machine.
     pub principal_rate: Option<Rate>,
-    /// What other nodes let through of the same rates; `None` where this is the only one.
-    pub together: Option<Arc<dyn Together>>,
     /// Calls that are being answered at one time; further ones get 503 with `Retry-After`. Streams that have no end
     /// do not count.
     pub in_flight_max: usize,
@@ -104,7 +102,6 @@ impl Default for Settings {
             proxy_header: ProxyHeader::XForwardedFor,
             rate: None,
             principal_rate: Some(Rate { max: 100, window: Duration::from_secs(1) }),
-            together: None,
             in_flight_max: 1024,
             connections_max: 10_000,
             connections_per_ip_max: 100,
@@ -145,6 +142,8 @@ pub struct NodeSettings {
     pub insecure: bool,
     /// A file of PEM with the authorities of the other nodes' certificates; without one it is those of the system.
     pub authorities: Option<PathBuf>,
+    /// What the other nodes let through of the same rates; `None` where each counts by itself.
+    pub together: Option<Arc<dyn Together>>,
 }
 
 /// The header in which a proxy says whose request it passes on.

@@ -20,7 +20,8 @@ const BUSY_RETRY: HeaderValue = HeaderValue::from_static("1");
 pub(crate) fn allowance(server: &Server, headers: &HeaderMap, settings: &Settings, peer: Peer) -> Option<Allowance> {
     let (source, rate) = counted(headers, settings, peer)?;
     let here = server.buckets.take(source, rate, Instant::now());
-    Some(settings.together.as_deref().map_or(here, |others| here.together(source, others)))
+    let others = settings.node.as_ref().and_then(|node| node.together.as_deref());
+    Some(others.map_or(here, |others| here.together(source, others)))
 }
 
 fn counted(headers: &HeaderMap, settings: &Settings, peer: Peer) -> Option<(Source, Rate)> {

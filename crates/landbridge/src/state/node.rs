@@ -31,6 +31,7 @@ impl NodeDoor {
             keys,
             insecure: node.insecure,
             authorities: node.ca.clone(),
+            together: None,
         };
         let bound = Listener::bind_for_nodes(&door).await;
         let listener =

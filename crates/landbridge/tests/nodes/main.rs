@@ -1,5 +1,7 @@
-//! Several processes on one store: one that is killed and started again, and stores that lose what they were told.
+//! Several processes on one store: one that is killed and started again, stores that lose what they were told, and
+//! limits that count everywhere.
 
 mod failover;
+mod rates;
 mod restart;
 mod world;

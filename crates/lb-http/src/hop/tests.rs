@@ -11,6 +11,7 @@ fn node(key: &[u8]) -> NodeSettings {
         keys: NodeKeys::derive(key, None),
         insecure: false,
         authorities: None,
+        together: None,
     }
 }
 

@@ -45,6 +45,7 @@ impl Node {
             keys: NodeKeys::derive(key, None),
             insecure: false,
             authorities: tls.as_ref().map(|(_, authorities)| authorities.clone()),
+            together: None,
         };
         let mut private = Listener::bind_for_nodes(&node).await.expect("as it should be");
         if let Some((tls, _)) = tls {
