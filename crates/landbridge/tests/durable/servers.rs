@@ -36,8 +36,7 @@ async fn servers_come_back(keep: Keep) {
         }
         desk.drain().await;
         for server in ["one", "new"] {
-            let connects = kinds(&desk, server).into_iter().filter(|kind| kind.ends_with("connected")).count();
-            assert_eq!(connects, 1, "{how:?}: once each: {:#?}", desk.told);
+            assert_eq!(kinds(&desk, server), ["server_reconnected"], "{how:?}: once each: {:#?}", desk.told);
         }
         desk.told.clear();
         let rows = other.ok("list_servers", json!({})).await.json();

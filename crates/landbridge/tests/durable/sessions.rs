@@ -54,8 +54,7 @@ async fn idle_sessions_end(keep: Keep) {
     }
     is_gone(&idle, &used).await;
     assert_eq!(status(&listening).await, 200, "it listens");
-    // On a server, a process that was killed can count as alive for longer than these sessions live.
-    world.restart(if keep == Keep::Disk { End::Kill } else { End::Stop }).await;
+    world.restart(End::Kill).await;
     assert_eq!([status(&used).await, status(&listening).await], [200, 200]);
     is_gone(&idle, &used).await;
     world.end(End::Stop).await;
