@@ -16,7 +16,7 @@ use crate::run::Failure;
 use crate::serve::serve;
 use crate::settled::Settled;
 use crate::stop::Stop;
-use crate::telemetry::Telemetry;
+use crate::telemetry::{Telemetry, Watched};
 
 /// `landbridge demo`
 #[derive(Debug, Args)]
@@ -67,7 +67,7 @@ async fn stdio(settings: &Settings) -> Result<(), Failure> {
     let (surface, policy, tracer) = (SurfaceName::Server, Policy::default(), telemetry.tracer());
     let way = Way { clients: Clients::One, surface, policy, tracer, keeping: None };
     let gateway = gateway(servers, way, settings, &tasks).await?;
-    let exporting = telemetry.export(&gateway, None, &tasks)?;
+    let exporting = telemetry.export(&Watched::alone(&gateway), &tasks)?;
     let settings = lb_front::Settings::default();
     let grace = settings.grace;
     let front = Front::new(Arc::new(gateway.clone()), settings);

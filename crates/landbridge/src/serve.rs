@@ -63,8 +63,10 @@ pub async fn serve(
     }
     let http = Http::new(front, shown.clone());
     let shed = http.handle().shed();
-    let exporting = telemetry.export(&gateway, Some(shed.clone()), &tasks)?;
-    shown.pages.push(telemetry::page(&gateway, shed));
+    let store = kept.as_ref().map(|kept| kept.keeping.store.clone());
+    let watched = telemetry::Watched { gateway: gateway.clone(), shed: Some(shed), store };
+    let exporting = telemetry.export(&watched, &tasks)?;
+    shown.pages.push(telemetry::page(&watched));
     shown.pages.extend(watch::pages(&gateway));
     shown.health = Some(watch::health(&gateway, kept.as_ref().map(|kept| kept.keeping.store.clone())));
     http.handle().update(shown);

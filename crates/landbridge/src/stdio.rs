@@ -14,7 +14,7 @@ use crate::run::Failure;
 use crate::serve;
 use crate::settled::Settled;
 use crate::stop::Stop;
-use crate::telemetry::Telemetry;
+use crate::telemetry::{Telemetry, Watched};
 
 /// Serves until the client closes stdin, or it is told to stop.
 pub async fn stdio(command: &Stdio, settled: Settled, logs: Handle) -> Result<(), Failure> {
@@ -42,7 +42,7 @@ pub async fn stdio(command: &Stdio, settled: Settled, logs: Handle) -> Result<()
     let reload = Reload::new(&settled, surface, &loaded, logs);
     let way = Way { clients: Clients::One, surface, policy, tracer: telemetry.tracer(), keeping: None };
     let gateway = gateway(loaded.servers, way, settings, &tasks).await?;
-    let exporting = telemetry.export(&gateway, None, &tasks)?;
+    let exporting = telemetry.export(&Watched::alone(&gateway), &tasks)?;
     reload.start(&gateway, None, &tasks);
     let settings = serve::front(settings);
     let grace = settings.grace;

@@ -10,6 +10,7 @@ use lb_backend::Mailbox;
 use lb_exchange::{Secret, Tasks};
 use lb_gateway::Gateway;
 use lb_http::Shed;
+use lb_store::Store;
 use lb_telemetry::{Courier, Destination, Exporter, Family, Kind, Point, Sent, Settings, Signal, Tracer, Value};
 
 use crate::run::Failure;
@@ -17,6 +18,23 @@ use crate::run::Failure;
 /// When this program began, in seconds of Unix time.
 static STARTED: LazyLock<f64> =
     LazyLock::new(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64());
+
+/// What is measured.
+#[derive(Clone)]
+pub struct Watched {
+    pub gateway: Gateway,
+    /// The HTTP side, where there is one.
+    pub shed: Option<Arc<Shed>>,
+    /// What keeps sessions, where something does.
+    pub store: Option<Arc<dyn Store>>,
+}
+
+impl Watched {
+    /// A gateway without an HTTP side that keeps nothing.
+    pub fn alone(gateway: &Gateway) -> Self {
+        Self { gateway: gateway.clone(), shed: None, store: None }
+    }
+}
 
 /// What the environment says of export.
 #[derive(Default)]
@@ -41,13 +59,13 @@ impl Telemetry {
     }
 
     /// Begins to export, if that is wanted.
-    pub fn export(self, gateway: &Gateway, shed: Option<Arc<Shed>>, tasks: &Tasks) -> Result<Exporting, Failure> {
+    pub fn export(self, watched: &Watched, tasks: &Tasks) -> Result<Exporting, Failure> {
         let Some(settings) = self.settings else { return Ok(Exporting(None)) };
         let tracer = self.tracer.unwrap_or_else(|| Tracer::new(settings.sampler));
         let courier = Collectors::new(&settings)?;
-        let (gateway, dropping) = (gateway.clone(), tracer.clone());
+        let (watched, dropping) = (watched.clone(), tracer.clone());
         let measured = move || {
-            let mut families = measured(&gateway, shed.as_deref());
+            let mut families = measured(&watched);
             let help = "Spans that were not exported.";
             let mut dropped = Family::new("landbridge_spans_dropped_total", help, Kind::Counter);
             dropped.count(Vec::new(), dropping.dropped());
@@ -115,24 +133,24 @@ impl Courier for Collectors {
 }
 
 /// The page that Prometheus reads.
-pub fn page(gateway: &Gateway, shed: Arc<Shed>) -> lb_http::Pages {
+pub fn page(watched: &Watched) -> lb_http::Pages {
     LazyLock::force(&STARTED);
-    let gateway = gateway.clone();
+    let watched = watched.clone();
     let source = move |path: &str, _: Option<&str>| {
         (path == "/metrics").then(|| lb_http::Page {
             status: 200,
             content_type: lb_telemetry::CONTENT_TYPE,
-            body: lb_telemetry::exposition(&measured(&gateway, Some(&shed))).into(),
+            body: lb_telemetry::exposition(&measured(&watched)).into(),
             content_security_policy: "default-src 'none'".to_owned(),
         })
     };
     lb_http::Pages { path: "/metrics", source: Arc::new(source) }
 }
 
-/// All that is measured; `shed` where there is an HTTP side.
-fn measured(gateway: &Gateway, shed: Option<&Shed>) -> Vec<Family> {
-    let mut families = gateway.metrics();
-    if let Some(shed) = shed {
+/// All that is measured.
+fn measured(watched: &Watched) -> Vec<Family> {
+    let mut families = watched.gateway.metrics();
+    if let Some(shed) = &watched.shed {
         let help = "Requests and connections that were refused for a while because there was too much to do.";
         let mut refused = Family::new("landbridge_shed_total", help, Kind::Counter);
         for why in lb_http::Why::ALL {
@@ -144,8 +162,9 @@ fn measured(gateway: &Gateway, shed: Option<&Shed>) -> Vec<Family> {
     let mut lost = Family::new("landbridge_log_lines_dropped_total", help, Kind::Counter);
     lost.count(Vec::new(), crate::logs::lost());
     families.push(lost);
+    let is_up = watched.store.as_ref().is_none_or(|store| store.facts().away_since.is_none());
     let up = "Whether what must outlive this process can be stored; memory is always there.";
-    families.push(Family::single("landbridge_store_up", up, Kind::Gauge, 1));
+    families.push(Family::single("landbridge_store_up", up, Kind::Gauge, i64::from(is_up)));
     families.extend(process());
     families
 }

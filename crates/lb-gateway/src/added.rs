@@ -51,12 +51,14 @@ pub(crate) struct AddedServers {
     seen: Mutex<BTreeMap<String, Bytes>>,
     /// When what is there was last given its whole time.
     extended: Mutex<Option<Instant>>,
+    /// Held while it is read, so that nothing is taken up twice.
+    reading: tokio::sync::Mutex<()>,
 }
 
 impl AddedServers {
     pub(crate) fn new(store: Arc<dyn Store>, is_shared: bool) -> Arc<Self> {
-        let (marked, seen, extended) = Default::default();
-        Arc::new(Self { store, is_shared, marked, bell: Notify::new(), seen, extended })
+        let (marked, seen, extended, reading) = Default::default();
+        Arc::new(Self { store, is_shared, marked, bell: Notify::new(), seen, extended, reading })
     }
 
     /// The registry may say something else of this server than before.
@@ -159,6 +161,7 @@ impl AddedServers {
 
     /// Takes up what others have written, and marks what the store has lost.
     pub(crate) async fn read(&self, gateway: &Arc<Shared>) -> Result<(), Error> {
+        let _one_at_a_time = self.reading.lock().await;
         let found = self.found().await?;
         let before = std::mem::replace(&mut *self.seen.lock(), found.clone());
         let marked = self.marked.lock().clone();

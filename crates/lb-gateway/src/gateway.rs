@@ -33,6 +33,9 @@ use crate::surface::Surface;
 use crate::telemetry::Totals;
 use crate::tracker::Tracker;
 
+/// How long the start waits for the servers that clients have added.
+const RECALL_MAX: Duration = Duration::from_secs(1);
+
 /// How much one gateway takes on.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -137,11 +140,26 @@ impl Gateway {
         environment: Environment,
         setup: Setup,
     ) -> Result<Self, (ServerName, ConnectError)> {
-        let Some(cached) = specs.iter().find(|spec| spec.cached).map(|spec| spec.name.clone()) else {
-            return Self::new(specs, &environment, setup);
+        let gateway = match specs.iter().find(|spec| spec.cached).map(|spec| spec.name.clone()) {
+            None => Self::new(specs, &environment, setup)?,
+            Some(cached) => {
+                let made = tokio::task::spawn_blocking(move || Self::new(specs, &environment, setup)).await;
+                made.unwrap_or(Err((cached, ConnectError::Stopping)))?
+            }
         };
-        let made = tokio::task::spawn_blocking(move || Self::new(specs, &environment, setup)).await;
-        made.unwrap_or(Err((cached, ConnectError::Stopping)))
+        gateway.recall_servers().await;
+        Ok(gateway)
+    }
+
+    /// Takes up the servers that clients have added before, so that the first session that comes back finds them as they
+    /// were. A store that does not answer in time tells them later.
+    async fn recall_servers(&self) {
+        let Some(added) = &self.0.added else { return };
+        match tokio::time::timeout(RECALL_MAX, added.read(&self.0)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "added servers are read later"),
+            Err(_) => tracing::debug!("added servers are read later"),
+        }
     }
 
     /// The same where it may block.

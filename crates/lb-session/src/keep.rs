@@ -174,6 +174,8 @@ impl Session {
             };
             session.tell(&Text::from(&*request.server), &what, now);
         }
+        // What was due meanwhile is not for the first who looks to see.
+        session.tick(now);
         Ok(session)
     }
 

@@ -574,6 +574,7 @@ proptest::proptest! {
         for id in working {
             play.session.task_failed(id, "no", None, at(play.now));
         }
+        play.session.tick(at(play.now));
         play.shelf.write(&mut play.session);
         proptest::prop_assert!(play.session.take_delta().is_none());
 

@@ -62,8 +62,9 @@ impl Session {
         };
         match status {
             TimerStatus::Active => drop(self.timers.active.insert((due, id))),
-            // When exactly it stopped is not worth a word of its own.
-            TimerStatus::Expired | TimerStatus::Deleted => self.timer_stopped(id, now),
+            TimerStatus::Expired => self.timer_stopped(id, if due <= now.up { moment(record.due) } else { now }),
+            // When exactly that was is not worth a word of its own.
+            TimerStatus::Deleted => self.timer_stopped(id, now),
         }
         let timer = Timer {
             id,
@@ -76,5 +77,6 @@ impl Session {
             status,
         };
         self.timers.all.insert(id, timer);
+        self.timers.inactive.make_contiguous().sort_unstable();
     }
 }
