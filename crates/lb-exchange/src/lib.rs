@@ -29,7 +29,7 @@ pub use desk::{Busy, Desk};
 pub use exchange::{Driver, Exchange, Remote, Yield};
 pub use feed::{Feed, FeedItem, List, Output};
 pub use holder::{Front, Happened, Holder, Loss};
-pub use middle::{BoxFuture, Middle, Place, Refusal, Seat, SessionId, Welcome};
+pub use middle::{BoxFuture, Middle, Place, Refusal, Seat, SessionId, Unseated, Welcome};
 pub use principal::Principal;
 pub use reach::Bounds;
 pub use server::{Isolation, NameError, Restart, Secret, ServerName, ServerSpec, Target, UrlError, check_url};

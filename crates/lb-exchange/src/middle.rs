@@ -50,6 +50,29 @@ pub trait Middle: Send + Sync {
         let _ = session;
         Box::pin(std::future::ready(Place::Here))
     }
+
+    /// Whether what a modern call needs beside itself is here, as far as is known without asking anybody.
+    fn is_unseated_here(&self, call: &Unseated<'_>) -> bool {
+        let _ = call;
+        true
+    }
+
+    /// Finds out where that is, and wakes or begins it here if it is nobody's.
+    fn locate_unseated<'a>(&'a self, call: Unseated<'a>) -> BoxFuture<'a, Place> {
+        let _ = call;
+        Box::pin(std::future::ready(Place::Here))
+    }
+}
+
+/// A modern call of a tool, as far as its headers tell: it has no seat, and may need one.
+#[derive(Clone, Copy, Debug)]
+pub struct Unseated<'a> {
+    /// Where it came in.
+    pub mount: &'a Mount,
+    /// Who is calling.
+    pub who: &'a Principal,
+    /// The tool.
+    pub tool: &'a str,
 }
 
 /// Where what a request names is.

@@ -31,5 +31,5 @@ pub use era::era_of_header;
 pub use front::{Front, Headers, Request};
 pub use open::Posted;
 pub use reply::{Frame, Frames, Reply, error_body};
-pub use route::{Route, Wanted};
+pub use route::{Arrival, Route, Wanted};
 pub use settings::Settings;

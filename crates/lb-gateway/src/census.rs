@@ -53,9 +53,7 @@ impl Gateway {
     #[must_use]
     pub fn session_views(&self) -> Vec<SessionView> {
         let now = self.clock()();
-        let (seats, defaults) = self.everybody();
-        let seated = seats.iter().map(|seat| of_seat(seat, now));
-        let mut views: Vec<_> = seated.chain(defaults.iter().map(|live| of_live(live, now))).collect();
+        let mut views: Vec<_> = self.everybody().iter().map(|seat| of_seat(seat, now)).collect();
         views.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
         views
     }
@@ -75,8 +73,8 @@ fn of_seat(seat: &LegacySeat, now: Moment) -> SessionView {
     };
     match seat.live() {
         Some(live) => {
-            let SessionView { working_tasks, pending_client, backends, .. } = of_live(live, now);
-            SessionView { working_tasks, pending_client, backends, ..plain }
+            let SessionView { id, working_tasks, pending_client, backends, .. } = of_live(live, now);
+            SessionView { id, working_tasks, pending_client, backends, ..plain }
         }
         None => SessionView { backends: seat.server_standing().into_iter().collect(), ..plain },
     }

@@ -1,5 +1,6 @@
 //! The gateway: its registries, and how it is made and closed.
 
+mod defaults;
 mod middle;
 mod resting;
 mod seating;
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use lb_backend::{ConnectError, Environment};
-use lb_exchange::{BoxFuture, Caller, ErrorBody, Mount, Principal, ServerName, ServerSpec, SessionId, Shelf, Tasks};
+use lb_exchange::{BoxFuture, ErrorBody, Mount, Principal, ServerName, ServerSpec, Shelf, Tasks};
 use lb_session::streams::{Limits as StreamLimits, Store, system_clock};
 use lb_session::{Happening, Moment};
 use lb_telemetry::Tracer;
@@ -105,8 +106,6 @@ pub struct Shared {
     registry: Registry,
     environment: Environment,
     sessions: RwLock<HashMap<Box<str>, Arc<LegacySeat>>>,
-    /// Sessions of modern clients that name none, by principal.
-    defaults: Mutex<HashMap<Principal, Arc<Live>>>,
     /// What the streams of all sessions keep.
     stored: Store,
     tasks: Tasks,
@@ -193,7 +192,6 @@ impl Gateway {
             registry,
             environment: environment.clone(),
             sessions: RwLock::default(),
-            defaults: Mutex::default(),
             stored: Store::new(setup.limits.streams, system_clock),
             tasks: environment.tasks.clone(),
             tracker: Tracker::new(setup.record_args),
@@ -221,7 +219,7 @@ impl Gateway {
 
     /// How many sessions there are.
     pub fn sessions(&self) -> usize {
-        self.0.sessions.read().len() + self.0.defaults.lock().len()
+        self.0.sessions.read().len()
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -229,9 +227,8 @@ impl Gateway {
     }
 
     /// All sessions: those of legacy clients, and those of modern clients that name none.
-    pub(crate) fn everybody(&self) -> (Vec<Arc<LegacySeat>>, Vec<Arc<Live>>) {
-        let seats = self.0.sessions.read().values().cloned().collect();
-        (seats, self.0.defaults.lock().values().cloned().collect())
+    pub(crate) fn everybody(&self) -> Vec<Arc<LegacySeat>> {
+        self.0.sessions.read().values().cloned().collect()
     }
 
     /// What time it is here.
@@ -243,26 +240,6 @@ impl Gateway {
     /// What was called, for people.
     pub fn tracker(&self) -> &Tracker {
         &self.0.tracker
-    }
-
-    /// The session of a modern client that names one; `None` when it is unknown, another's, or over.
-    pub fn session(&self, handle: &str, who: &Principal) -> Option<Arc<Live>> {
-        let live = self.0.defaults.lock().get(who).cloned()?;
-        let named = live.handle() == handle && !live.is_ended() && live.is_remembered();
-        named.then_some(live)
-    }
-
-    /// The session of modern clients of a principal that name none. Remembers nothing until it has to.
-    pub fn default_session(&self, who: &Arc<Caller>) -> Arc<Live> {
-        let mut defaults = self.0.defaults.lock();
-        if let Some(live) = defaults.get(&who.principal).filter(|live| !live.is_ended()) {
-            return live.clone();
-        }
-        let live = Live::new(&self.0, who.clone(), SessionId::random(), true);
-        defaults.insert(who.principal.clone(), live.clone());
-        drop(defaults);
-        live.connect_all();
-        live
     }
 
     /// Asks every server of which lists are kept for them anew, in the background.
@@ -308,11 +285,6 @@ impl Gateway {
         let mut closing: Vec<BoxFuture<'static, ()>> = Vec::new();
         for seat in seats {
             closing.push(Box::pin(async move { seat.close().await }));
-        }
-        let defaults: Vec<_> = self.0.defaults.lock().drain().map(|(_, live)| live).collect();
-        for live in defaults {
-            live.end();
-            closing.push(Box::pin(async move { live.close().await }));
         }
         for entry in self.0.registry.all() {
             for link in entry.links() {
@@ -369,7 +341,7 @@ impl Shared {
         let on_tools = seats.values().filter(|seat| seat.live().is_some()).count();
         let on_servers = seats.len() - on_tools;
         drop(seats);
-        (on_tools + self.defaults.lock().len(), on_servers)
+        (on_tools, on_servers)
     }
 
     pub(crate) fn shelf(&self) -> Option<&Arc<dyn Shelf>> {
@@ -414,9 +386,7 @@ impl Shared {
 
     /// All sessions with a surface of ours.
     pub(crate) fn lives(&self) -> Vec<Arc<Live>> {
-        let seated = self.sessions.read().values().filter_map(|seat| seat.live().cloned()).collect::<Vec<_>>();
-        let defaults = self.defaults.lock().values().cloned().collect::<Vec<_>>();
-        seated.into_iter().chain(defaults).collect()
+        self.sessions.read().values().filter_map(|seat| seat.live().cloned()).collect()
     }
 
     /// Tells every session that sees a server, but one.
@@ -441,8 +411,16 @@ impl Shared {
     }
 
     /// Removes a session and closes its connection in the background.
-    pub fn forget(&self, id: &SessionId) {
-        let seat = self.sessions.write().remove(id.as_str());
+    pub(crate) fn forget(&self, seat: &LegacySeat) {
+        let id = &seat.id;
+        let seat = {
+            let mut sessions = self.sessions.write();
+            // Another one may have its name by now.
+            if sessions.get(id.as_str()).is_some_and(|known| !std::ptr::eq(&raw const **known, seat)) {
+                return;
+            }
+            sessions.remove(id.as_str())
+        };
         if let Some(keeper) = &self.keeper {
             keeper.forget(id);
         }

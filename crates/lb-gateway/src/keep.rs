@@ -78,6 +78,16 @@ pub struct Keeping {
     pub wait_for_streams: bool,
 }
 
+/// What came of making a session ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    Ours,
+    /// It is somebody else's.
+    Lost,
+    /// The store has not said so: it is tried again behind the calls.
+    Unknown,
+}
+
 /// Who hears of a session that belongs to somebody else.
 type Lost = Box<dyn Fn(&SessionId) + Send + Sync>;
 
@@ -215,6 +225,31 @@ impl Keeper {
         let wrote = writing.write(self, true).await;
         self.after(writing, wrote);
         wrote == Wrote::All
+    }
+
+    /// Makes a session ours that is new, unless somebody else was faster.
+    pub(crate) async fn claim(&self, writing: &Arc<Writing>) -> Claim {
+        if !self.writes(writing) {
+            writing.set_verified(self.generation());
+            self.begin(writing);
+        }
+        let wrote = writing.write(self, true).await;
+        self.after(writing, wrote);
+        match wrote {
+            Wrote::All => Claim::Ours,
+            Wrote::Later(_) => Claim::Unknown,
+            Wrote::Ended(_) => Claim::Lost,
+        }
+    }
+
+    /// Whether a session is written.
+    pub(crate) fn writes(&self, writing: &Arc<Writing>) -> bool {
+        self.writing_of(&writing.id).is_some_and(|known| Arc::ptr_eq(&known, writing))
+    }
+
+    /// What is being written of a session, or removed.
+    pub(crate) fn writing_of(&self, id: &SessionId) -> Option<Arc<Writing>> {
+        self.writing.lock().get(id.as_str()).cloned()
     }
 
     /// Waits until nothing is kept of a session that has ended, for as long as is reasonable.

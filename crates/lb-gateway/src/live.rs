@@ -89,10 +89,10 @@ pub enum AskMode {
 pub struct Live {
     number: u64,
     id: SessionId,
+    /// How a modern client names it, if it is the session of those that name none: its id is no secret then.
+    handle: Option<SessionId>,
     hash: String,
     caller: Arc<Caller>,
-    /// The session of modern clients that name none.
-    default: bool,
     remembered: AtomicBool,
     cell: Arc<Cell>,
     gateway: Weak<Shared>,
@@ -108,14 +108,19 @@ pub struct Live {
 }
 
 impl Live {
-    /// A new session, which the schedule knows from the start.
-    pub(crate) fn new(gateway: &Arc<Shared>, caller: Arc<Caller>, id: SessionId, default: bool) -> Arc<Self> {
+    /// A new session, which the schedule knows from the start. With a handle, it is that of modern clients that name none.
+    pub(crate) fn new(
+        gateway: &Arc<Shared>,
+        caller: Arc<Caller>,
+        id: SessionId,
+        handle: Option<SessionId>,
+    ) -> Arc<Self> {
         let mut session = Session::new(Limits::default());
         session.touch(gateway.clock().now());
-        if gateway.keeper().is_some() && !default {
+        if gateway.keeper().is_some() && handle.is_none() {
             session.keep();
         }
-        Self::of(session, gateway, caller, id, default)
+        Self::of(session, gateway, caller, id, handle)
     }
 
     /// A session with this state.
@@ -124,10 +129,12 @@ impl Live {
         gateway: &Arc<Shared>,
         caller: Arc<Caller>,
         id: SessionId,
-        default: bool,
+        handle: Option<SessionId>,
     ) -> Arc<Self> {
         let number = gateway.next_number();
-        let hash = hash(id.as_str());
+        let hash = hash(handle.as_ref().unwrap_or(&id).as_str());
+        // What is kept of such a session is there because something had to be remembered.
+        let remembered = AtomicBool::new(handle.is_none() || session.is_kept());
         let tasks = gateway.tasks().child();
         let (clock, schedule) = (gateway.clock(), gateway.schedule().clone());
         let live = Arc::new_cyclic(|live: &Weak<Self>| {
@@ -141,10 +148,10 @@ impl Live {
             Self {
                 number,
                 id,
+                handle,
                 hash,
                 caller,
-                default,
-                remembered: AtomicBool::new(!default),
+                remembered,
                 cell: Cell::keeping(session, move |at| schedule.set(number, &due, at), unkept),
                 gateway: Arc::downgrade(gateway),
                 me: live.clone(),
@@ -181,10 +188,15 @@ impl Live {
 
     /// How a modern client names it: a bearer secret.
     pub fn handle(&self) -> &str {
-        self.id.as_str()
+        self.handle.as_ref().unwrap_or(&self.id).as_str()
     }
 
-    /// How people see it: 12 hex of the hash of its id.
+    /// What it is called within.
+    pub(crate) fn id(&self) -> &SessionId {
+        &self.id
+    }
+
+    /// How people see it: 12 hex of the hash of its id, or of its handle if it has one.
     pub fn hash(&self) -> &str {
         &self.hash
     }
@@ -196,12 +208,16 @@ impl Live {
 
     /// Whether it is the session of modern clients that name none.
     pub fn is_default(&self) -> bool {
-        self.default
+        self.handle.is_some()
     }
 
     /// Something must be remembered: events are kept from now on, and the client is told how to name the session.
     pub fn remember(&self) {
-        self.remembered.store(true, Ordering::Release);
+        if !self.remembered.swap(true, Ordering::AcqRel)
+            && let Some(gateway) = self.gateway.upgrade()
+        {
+            gateway.keep_default(self);
+        }
     }
 
     /// Whether anything has to be remembered.

@@ -109,7 +109,12 @@ impl LegacySeat {
         }
     }
 
-    /// Whether it is a session on this server alone.
+    /// Whether it is the session of modern clients that name none: no client can name it by its id.
+    pub(crate) fn is_default(&self) -> bool {
+        self.live().is_some_and(|live| live.is_default())
+    }
+
+    /// Whether it is on this server alone.
     pub fn is_on(&self, entry: &Entry) -> bool {
         self.link().is_some_and(|link| link.is_to(&entry.server))
     }
@@ -151,7 +156,7 @@ impl LegacySeat {
 impl LegacySeat {
     /// Where nothing may be lost that was answered, a call ends when what it changed is written. A store that does not
     /// answer holds nobody up for long.
-    fn written_first(&self, exchange: Exchange) -> Exchange {
+    pub(crate) fn written_first(&self, exchange: Exchange) -> Exchange {
         let keeper = self.gateway.upgrade().and_then(|gateway| gateway.keeper().cloned());
         match (keeper.filter(|keeper| keeper.writes_first()), self.kept.clone(), self.live()) {
             (Some(keeper), Some(kept), Some(_)) => exchange.ending_with(move || {
@@ -239,7 +244,7 @@ impl Seat for LegacySeat {
             tracing::info!(session = live.hash(), "session_destroyed");
         }
         if let Some(gateway) = self.gateway.upgrade() {
-            gateway.forget(&self.id);
+            gateway.forget(self);
         }
     }
 

@@ -13,8 +13,25 @@ pub trait Surface: Send + Sync {
     /// What a client is told when it arrives.
     fn introduction(&self) -> Introduction;
 
+    /// What a modern call of a tool needs of the session of its client.
+    fn need(&self, tool: &str) -> Need {
+        let _ = tool;
+        Need::Nothing
+    }
+
     /// Opens a request, other than those that introduce a client.
     fn open(&self, who: Visitor, call: Call) -> Exchange;
+}
+
+/// What a call needs of a session that its client may never have heard of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Nothing: it is no call of a tool that is here.
+    Nothing,
+    /// It looks at what there is, and changes it where there is something.
+    Look,
+    /// It may have to remember something.
+    Memory,
 }
 
 /// What a client is told when it arrives.

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use http::header::{self, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
-use lb_exchange::Place;
-use lb_front::Route;
+use lb_exchange::{Mount, Place};
+use lb_front::{Arrival, Route};
 use lb_wire::revision::Era;
 
 use crate::body::Body;
@@ -53,12 +53,15 @@ impl Visit<'_> {
         body: &Bytes,
         record: &Record,
         era: Era,
+        mount: Option<&Mount>,
     ) -> Option<Response<Body>> {
         // Who repeats a header hears of it here.
         let headers = inbound::headers(request.headers()).ok()?;
+        let principal = self.principal();
+        let arrival = mount.map(|mount| Arrival { mount, principal: &principal });
         let mut why = String::new();
         for _ in 0..ATTEMPTS_MAX {
-            let place = match self.server.front.route(&headers) {
+            let place = match self.server.front.route(&headers, arrival) {
                 Route::Here => return None,
                 Route::Ask(place) => place.await,
             };
@@ -72,7 +75,7 @@ impl Visit<'_> {
             };
             let sent = tokio::select! {
                 sent = self.send_on(&url, request, body, record) => sent,
-                () = self.moved_from(&url, &headers) => Err(SendError::Lost("it has moved elsewhere".to_owned())),
+                () = self.moved_from(&url, &headers, arrival) => Err(SendError::Lost("it has moved elsewhere".to_owned())),
             };
             match sent {
                 // It refuses us, and not the client.
@@ -98,10 +101,10 @@ impl Visit<'_> {
     }
 
     /// Waits until what a request names is not at this node any more.
-    async fn moved_from(&self, url: &Arc<str>, headers: &lb_front::Headers<'_>) {
+    async fn moved_from(&self, url: &Arc<str>, headers: &lb_front::Headers<'_>, arrival: Option<Arrival<'_>>) {
         loop {
             tokio::time::sleep(LOOK_AGAIN_EVERY).await;
-            match self.server.front.route(headers) {
+            match self.server.front.route(headers, arrival) {
                 Route::Here => return,
                 Route::Ask(place) => match place.await {
                     Place::Node(there) if there == *url => {}

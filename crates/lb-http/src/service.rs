@@ -14,7 +14,7 @@ use http::header::{ALLOW, CONNECTION, HeaderValue, ORIGIN, STRICT_TRANSPORT_SECU
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use lb_exchange::{Mount, ServerName};
-use lb_front::{Posted, Reply, era_of_header};
+use lb_front::{Arrival, Posted, Reply, era_of_header};
 use lb_wire::header::PROTOCOL_VERSION;
 use lb_wire::revision::Era;
 use tracing::Instrument as _;
@@ -309,7 +309,7 @@ impl Visit<'_> {
             Err(repeated) => return repeated_header(repeated, era),
         };
         if posted.is_none() {
-            if let Some(response) = Box::pin(self.elsewhere(request, &body, record, era)).await {
+            if let Some(response) = Box::pin(self.elsewhere(request, &body, record, era, Some(&mount))).await {
                 return response;
             }
             posted = self.posted(request.headers(), &mount, era, &body, Asked::Everybody).unwrap_or_default();
@@ -347,20 +347,22 @@ impl Visit<'_> {
         asked: Asked,
     ) -> Result<Option<Posted>, inbound::Repeated> {
         let headers = inbound::headers(map)?;
-        if asked == Asked::Nobody && !self.server.front.is_here(&headers) {
+        let principal = self.principal();
+        let arrival = Arrival { mount, principal: &principal };
+        if asked == Asked::Nobody && !self.server.front.is_here(&headers, Some(arrival)) {
             return Ok(None);
         }
         let params = if era == Era::Modern { inbound::params(map) } else { Vec::new() };
-        let request = lb_front::Request { mount: mount.clone(), principal: self.principal(), headers };
+        let request = lb_front::Request { mount: mount.clone(), principal, headers };
         Ok(Some(self.server.front.post(request, params, body.clone())))
     }
 
     async fn bodiless(&self, request: &Request<Incoming>, record: &Record, mount: Mount, era: Era) -> Response<Body> {
         let here = match inbound::headers(request.headers()) {
-            Ok(headers) => self.server.front.is_here(&headers),
+            Ok(headers) => self.server.front.is_here(&headers, None),
             Err(repeated) => return repeated_header(repeated, era),
         };
-        if !here && let Some(response) = Box::pin(self.elsewhere(request, &Bytes::new(), record, era)).await {
+        if !here && let Some(response) = Box::pin(self.elsewhere(request, &Bytes::new(), record, era, None)).await {
             return response;
         }
         self.bodiless_here(request, mount, era).await

@@ -122,6 +122,11 @@ impl Session {
         self.events.keep_from(0);
     }
 
+    /// Whether changes are noted.
+    pub fn is_kept(&self) -> bool {
+        self.journal.is_some()
+    }
+
     /// What has changed since the last time; `None` when nothing has, or when nobody keeps this session. That it has
     /// ended is nothing to remember: what was written is to come back, or is removed by whoever keeps it.
     pub fn take_delta(&mut self) -> Option<Delta> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use lb_exchange::{
     BoxFuture, Call, Caller, Cancel, Desk, End, Exchange, Hello, Middle, Mount, Outcome, Place, Principal, Refusal,
-    Seat, SessionId, Step, Streams, Tasks, Welcome, Yield,
+    Seat, SessionId, Step, Streams, Tasks, Unseated, Welcome, Yield,
 };
 use lb_wire::Message;
 use parking_lot::Mutex;
@@ -184,6 +184,17 @@ impl Middle for ScriptedMiddle {
         write(&self.log, "locate");
         let elsewhere = self.elsewhere.lock().clone();
         Box::pin(async move { elsewhere.map_or(Place::Here, |place| place(session)) })
+    }
+
+    /// Only tools whose name begins with `kept` need what one node has.
+    fn is_unseated_here(&self, call: &Unseated<'_>) -> bool {
+        self.elsewhere.lock().is_none() || !call.tool.starts_with("kept")
+    }
+
+    fn locate_unseated<'a>(&'a self, call: Unseated<'a>) -> BoxFuture<'a, Place> {
+        write(&self.log, "locate");
+        let (elsewhere, what) = (self.elsewhere.lock().clone(), format!("{} {}", call.who.as_str(), call.tool));
+        Box::pin(async move { elsewhere.map_or(Place::Here, |place| place(&what)) })
     }
 }
 

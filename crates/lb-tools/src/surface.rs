@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lb_exchange::{BoxFuture, Call, Caller, Cancel, Command, End, Exchange, Outcome};
-use lb_gateway::{Introduction, Kind, Surface, Tracked, Visitor};
+use lb_gateway::{Introduction, Kind, Need, Surface, Tracked, Visitor};
 use lb_wire::Raw;
 use lb_wire::compose::Object;
 use lb_wire::revision::code;
@@ -27,6 +27,16 @@ impl Surface for Tools {
         Introduction {
             capabilities: Raw::from_static(r#"{"tools":{},"resources":{}}"#),
             instructions: instructions::TEXT.to_owned(),
+        }
+    }
+
+    fn need(&self, tool: &str) -> Need {
+        match catalog::find(tool).map(|tool| tool.name) {
+            None => Need::Nothing,
+            // Whoever waits must hear of what others make happen.
+            Some("await_activity") => Need::Memory,
+            Some("add_server" | "execute_tool" | "set_timer" | "subscribe_resource") => Need::Memory,
+            Some(_) => Need::Look,
         }
     }
 

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
-use lb_exchange::Place;
-use lb_front::{Headers, Route, Wanted};
+use lb_exchange::{Mount, Place, Principal};
+use lb_front::{Arrival, Headers, Route, Wanted};
 use serde_json::json;
 
 use crate::desk::*;
@@ -40,17 +40,57 @@ async fn what_is_here_is_served_without_asking_anybody() {
     let route = |session: &'static str| {
         let front = front.clone();
         async move {
-            match front.route(&Headers { session: Some(session.as_bytes()), ..Headers::default() }) {
+            match front.route(&Headers { session: Some(session.as_bytes()), ..Headers::default() }, None) {
                 Route::Here => panic!("nobody was asked"),
                 Route::Ask(place) => place.await,
             }
         }
     };
     let headers = Headers { session: Some(own.as_bytes()), ..Headers::default() };
-    assert!(matches!(front.route(&headers), Route::Here));
-    assert!(matches!(front.route(&Headers::default()), Route::Here));
+    assert!(matches!(front.route(&headers, None), Route::Here));
+    assert!(matches!(front.route(&Headers::default(), None), Route::Here));
     assert!(!middle.log().contains(&"locate".to_owned()), "nobody was asked");
     assert_eq!(route("other").await, Place::Node(url.into()));
     assert_eq!(route("unknown").await, Place::Away(wait));
     assert_eq!(route("nowhere").await, Place::Here, "the front says that there is none");
+}
+
+#[test]
+fn a_modern_call_of_a_tool_may_need_what_another_node_has() {
+    let by = |version: &'static str, method: &'static [u8], name: Option<&'static [u8]>| {
+        let version = Some(version.as_bytes());
+        Wanted::by(&Headers { version, method: Some(method), name, ..Headers::default() })
+    };
+    let modern = "2026-07-28";
+    assert_eq!(by(modern, b"tools/call", Some(b"get_task")), Wanted::Tool("get_task".into()));
+    assert_eq!(by(modern, b" tools/call ", Some(b"=?base64?Z2V0X3Rhc2s=?=")), Wanted::Tool("get_task".into()));
+    assert_eq!(by(modern, b"tools/call", None), Wanted::Nothing);
+    assert_eq!(by(modern, b"tools/list", Some(b"get_task")), Wanted::Nothing);
+    assert_eq!(by("2025-11-25", b"tools/call", Some(b"get_task")), Wanted::Nothing);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_modern_call_is_served_where_what_it_needs_is() {
+    let middle = middle();
+    let front = front(&middle);
+    let (mount, principal) = (Mount::Tools, Principal::named("ann"));
+    let arrival = Some(Arrival { mount: &mount, principal: &principal });
+    let headers = |tool: &'static str| {
+        let (version, method) = (Some("2026-07-28".as_bytes()), Some("tools/call".as_bytes()));
+        Headers { version, method, name: Some(tool.as_bytes()), ..Headers::default() }
+    };
+    assert!(matches!(front.route(&headers("kept_there"), arrival), Route::Here), "there is one node");
+    middle.elsewhere(|what| match what {
+        "ann kept_there" => Place::Node("http://127.0.0.1:1".into()),
+        _ => Place::Here,
+    });
+    assert!(!front.is_here(&headers("kept_there"), arrival));
+    assert!(front.is_here(&headers("kept_there"), None), "a request without a body calls nothing");
+    assert!(matches!(front.route(&headers("echo"), arrival), Route::Here), "it needs nothing");
+    for (tool, want) in [("kept_there", Place::Node("http://127.0.0.1:1".into())), ("kept_here", Place::Here)] {
+        match front.route(&headers(tool), arrival) {
+            Route::Here => panic!("nobody was asked"),
+            Route::Ask(place) => assert_eq!(place.await, want, "{tool}"),
+        }
+    }
 }

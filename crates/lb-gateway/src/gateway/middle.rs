@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use lb_exchange::{BoxFuture, Call, End, Exchange, Hello, Middle, Mount, Place, Principal, Refusal, Seat, Welcome};
+use lb_exchange::{
+    BoxFuture, Call, End, Exchange, Hello, Middle, Mount, Place, Principal, Refusal, Seat, Unseated, Welcome,
+};
 
 use super::{Gateway, unknown_server};
 use crate::pool::Pool;
@@ -14,7 +16,9 @@ impl Middle for Gateway {
     fn open(&self, call: Call) -> Exchange {
         if let Some(surface) = self.0.surface(&call.mount) {
             let watch = self.0.totals.own.received(&call.message, call.trace.as_deref());
-            return reception::open(surface, call, Visitor::Modern(self.clone())).watched(watch);
+            let who = call.caller.principal.clone();
+            let exchange = reception::open(surface, call, Visitor::Modern(self.clone()));
+            return self.0.default_written_first(&who, exchange).watched(watch);
         }
         let Some(entry) = self.0.entry(&call.mount, &call.caller.principal) else {
             return Exchange::ready(End::ours(lb_exchange::Outcome::Error(unknown_server())));
@@ -36,19 +40,10 @@ impl Middle for Gateway {
     fn seat(&self, id: &str, mount: &Mount, who: &Principal) -> Option<Arc<dyn Seat>> {
         let seat = self.0.sessions.read().get(id).cloned()?;
         let same = seat.mount == *mount && seat.caller.principal == *who && !seat.ended.load(Ordering::Relaxed);
-        if !same {
+        if !same || seat.is_default() {
             return None;
         }
-        seat.touched.store(self.0.now(), Ordering::Relaxed);
-        seat.usage.add();
-        if let Some(live) = seat.live() {
-            live.touch();
-        }
-        if let (Some(kept), Some(keeper)) = (&seat.kept, &self.0.keeper)
-            && kept.touch(keeper, self.0.now())
-        {
-            keeper.mark(&seat.id);
-        }
+        self.0.use_seat(&seat);
         Some(seat)
     }
 
@@ -58,6 +53,14 @@ impl Middle for Gateway {
 
     fn locate<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Place> {
         Box::pin(self.0.locate(session))
+    }
+
+    fn is_unseated_here(&self, call: &Unseated<'_>) -> bool {
+        self.0.is_unseated_here(call)
+    }
+
+    fn locate_unseated<'a>(&'a self, call: Unseated<'a>) -> BoxFuture<'a, Place> {
+        Box::pin(self.0.locate_unseated(call))
     }
 
     fn adopt(&self, pump: BoxFuture<'static, ()>) {

@@ -39,6 +39,10 @@ impl Shared {
     /// The process ends, and with it what goes on here of a session. One that is written goes on elsewhere.
     pub(super) fn stop_seat(&self, seat: &Arc<LegacySeat>) {
         let Some(kept) = &seat.kept else { return seat.end(Cancel::SessionEnd) };
+        if seat.live().is_some_and(|live| !live.is_remembered()) {
+            // There was nothing to write.
+            return seat.end(Cancel::SessionEnd);
+        }
         if !seat.stop(&Cancel::SessionEnd) {
             return;
         }
@@ -52,7 +56,7 @@ impl Shared {
     }
 
     /// Ends what goes on here of a session that lives on elsewhere.
-    fn drop_seat(&self, seat: Arc<LegacySeat>) {
+    pub(super) fn drop_seat(&self, seat: Arc<LegacySeat>) {
         seat.stop(&Cancel::SessionEnd);
         self.tasks.spawn(async move { seat.close().await });
     }
@@ -63,6 +67,12 @@ impl Shared {
         let rest = async move {
             let seat = shared.take_resting(&id)?;
             let kept = seat.kept.clone()?;
+            if seat.live().is_some_and(|live| !live.is_remembered()) {
+                // Nothing of it was to be remembered.
+                seat.end(Cancel::SessionEnd);
+                shared.drop_seat(seat);
+                return None;
+            }
             if keeper.let_go(&kept).await {
                 tracing::info!(session = hash(id.as_str()), "session_released");
                 shared.drop_seat(seat);

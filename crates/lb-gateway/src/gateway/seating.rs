@@ -29,7 +29,7 @@ use crate::surface::Surface;
 use crate::telemetry::Watcher;
 
 /// How long a new session waits for the store. A client that is sent away soon comes back soon.
-const WRITTEN_MAX: Duration = Duration::from_millis(500);
+pub(super) const WRITTEN_MAX: Duration = Duration::from_millis(500);
 
 /// What a client is told whose session cannot be kept.
 const NO_ANSWER: &str = "the store does not answer, try again later";
@@ -84,7 +84,7 @@ impl Shared {
             self.totals.sessions_refused.inc();
             return Err(busy(NO_ANSWER));
         }
-        let head = self.keeper.as_ref().map(|_| Head { hello: hello.clone(), began: self.clock.now().unix }.kept());
+        let head = self.keeper.as_ref().map(|_| self.head(&hello, None).kept());
         let Seated { seat, result, entry } = self.welcome(hello, head.as_ref()).await?;
         self.keep(&seat).await?;
         self.publish(&seat);
@@ -129,6 +129,11 @@ impl Shared {
         }
         unseen.seen();
         Ok(())
+    }
+
+    /// What a session begins with now.
+    pub(super) fn head(&self, hello: &Hello, handle: Option<&SessionId>) -> Head {
+        Head { hello: hello.clone(), began: self.clock.now().unix, handle: handle.cloned() }
     }
 
     /// What is written of a new session, where sessions are kept.
@@ -180,7 +185,7 @@ impl Shared {
     /// A client of a surface of ours is seated at once; its servers are connected meanwhile.
     fn seat_on(self: &Arc<Self>, surface: Arc<dyn Surface>, hello: Hello, head: Option<&Raw>) -> Seated {
         let (id, caller) = (SessionId::random(), Arc::new(hello.caller));
-        let live = Live::new(self, caller.clone(), id.clone(), false);
+        let live = Live::new(self, caller.clone(), id.clone(), None);
         tracing::info!(session = live.hash(), "session_created");
         let result = reception::greeting(&surface.introduction(), caller.revision);
         let (ear, way) = (Arc::new(Ear::new(Feed::default())), Way::Surface(live, surface));

@@ -1,30 +1,13 @@
 //! Sessions that nobody uses, and what their streams need not keep.
 
+use std::sync::Weak;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
 
 use lb_exchange::{Cancel, FeedItem, Note, Seat as _};
 use lb_wire::revision::method;
 use lb_wire::{Text, compose};
 
 use super::Shared;
-use crate::live::Live;
-
-impl Shared {
-    /// Ends the sessions of modern clients that nobody uses.
-    async fn sweep_defaults(&self) {
-        let limits = &self.setup.limits;
-        let over = |live: &Arc<Live>| {
-            let unused = live.unused_for();
-            (limits.idle_after <= unused && live.is_idle()) || limits.unused_max <= unused
-        };
-        let gone: Vec<_> = self.defaults.lock().extract_if(|_, live| over(live)).map(|(_, live)| live).collect();
-        for live in gone {
-            live.end();
-            live.close().await;
-        }
-    }
-}
 
 /// Ends sessions that nobody uses, and forgets what their streams need not keep.
 pub(super) async fn sweep(gateway: Weak<Shared>) {
@@ -63,7 +46,6 @@ pub(super) async fn sweep(gateway: Weak<Shared>) {
                 seat.end(Cancel::SessionEnd);
             }
         }
-        shared.sweep_defaults().await;
         let messages = shared.stored.take_dropped();
         if messages != 0 {
             shared.totals.messages_dropped.add(messages);

@@ -24,15 +24,15 @@ use crate::seat::{LegacySeat, Way};
 /// Sessions that are looked for at once; who asks for more tries again.
 const WAKING_MAX: usize = 1_024;
 /// After what time a client tries again when nobody can tell.
-const AGAIN: Duration = Duration::from_secs(1);
+pub(super) const AGAIN: Duration = Duration::from_secs(1);
 /// Attempts to take over a session that others take over as well.
-const ATTEMPTS: usize = 4;
+pub(super) const ATTEMPTS: usize = 4;
 
 /// Where a session is, for all who ask for it at the same time; `None` when that is to be asked again.
 pub(super) type Flight = futures_util::future::Shared<BoxFuture<'static, Option<Place>>>;
 
 /// What came of trying to take over a session.
-enum Woken {
+pub(super) enum Woken {
     Place(Place),
     /// Another one was faster.
     Again,
@@ -154,7 +154,7 @@ impl Shared {
     }
 
     /// Takes over a session that is nobody's, and wakes it.
-    async fn take_over(
+    pub(super) async fn take_over(
         self: &Arc<Self>,
         keeper: &Arc<Keeper>,
         id: &SessionId,
@@ -186,7 +186,7 @@ impl Shared {
     }
 
     /// Reads a session that is ours, and seats it.
-    async fn wake(
+    pub(super) async fn wake(
         self: &Arc<Self>,
         keeper: &Arc<Keeper>,
         id: &SessionId,
@@ -275,8 +275,8 @@ impl Shared {
         let caller = Arc::new(hello.caller.clone());
         let (way, ear, entry) = if let Some(surface) = self.surface(&hello.mount).cloned() {
             let live = match session {
-                Some(session) => Live::of(session, self, caller.clone(), id.clone(), false),
-                None => Live::new(self, caller.clone(), id.clone(), false),
+                Some(session) => Live::of(session, self, caller.clone(), id.clone(), head.handle.clone()),
+                None => Live::new(self, caller.clone(), id.clone(), head.handle.clone()),
             };
             (Way::Surface(live, surface), Arc::new(Ear::new(Feed::default())), None)
         } else {

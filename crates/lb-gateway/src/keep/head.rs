@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lb_exchange::{Caller, Capabilities, Hello, Mount, Principal, ServerName};
+use lb_exchange::{Caller, Capabilities, Hello, Mount, Principal, ServerName, SessionId};
 use lb_wire::compose::Object;
 use lb_wire::revision::{Revision, method};
 use lb_wire::{Id, Message, Raw, compose};
@@ -17,6 +17,8 @@ pub(crate) struct Head {
     pub(crate) hello: Hello,
     /// When it began, since the Unix epoch.
     pub(crate) began: Duration,
+    /// How modern clients name it, if it is the session of those that name none.
+    pub(crate) handle: Option<SessionId>,
 }
 
 impl Head {
@@ -36,6 +38,7 @@ impl Head {
             .text("revision", caller.revision.as_str())
             .raw("capabilities", &caller.capabilities.0)
             .maybe("clientInfo", caller.client_info.as_ref())
+            .maybe_text("handle", self.handle.as_ref().map(SessionId::as_str))
             .number("began", u64::try_from(self.began.as_millis()).unwrap_or(u64::MAX))
             .raw("hello", &self.hello.message.body().unwrap_or_else(Raw::empty_object))
             .finish()
@@ -63,6 +66,7 @@ impl Head {
         let message = compose::request(&Id::number(0), method::INITIALIZE, Some(&kept.member("hello")?));
         let message = Message::scan(message.bytes().clone()).ok()?;
         let began = Duration::from_millis(kept.member("began")?.read().ok()?);
-        Some(Self { hello: Hello { caller, mount, message }, began })
+        let handle = text("handle").map(|handle| SessionId::from_client(&handle));
+        Some(Self { hello: Hello { caller, mount, message }, began, handle })
     }
 }

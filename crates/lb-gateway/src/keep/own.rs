@@ -18,7 +18,10 @@ impl Writing {
             let (ttl, tried) = (keeper.ttl(), std::mem::replace(&mut state.tried, true));
             let batch = Batch::new().when(&self.keys.owner, instead_of).set(&self.keys.owner, state.owner.value(), ttl);
             match keeper.store().apply(batch.set(&self.keys.head, state.head.bytes().clone(), ttl)).await {
-                Ok(Applied::Done(_)) => state.claim = None,
+                Ok(Applied::Done(_)) => {
+                    state.claim = None;
+                    self.set_owned();
+                }
                 Ok(Applied::Refused(_)) => self.resolve(state, keeper).await?,
                 Err(error) => {
                     // A store that has no room has certainly not done it.
@@ -38,13 +41,20 @@ impl Writing {
             None => None,
         };
         match owner {
-            Some(owner) if owner == state.owner => state.claim = None,
+            Some(owner) if owner == state.owner => {
+                state.claim = None;
+                self.set_owned();
+            }
+            Some(owner) if state.follows && owner.holder == Holder::Gone && !self.is_owned() => {
+                state.owner.epoch = owner.epoch + 1;
+                state.claim = Some(found);
+            }
             Some(owner) if state.owner.is_behind(&owner) => return Err(Stop::Lost),
             older => {
                 tracing::warn!(session = self.hash(), "the store has lost a session, which is written anew");
                 let epoch = older.map_or(0, |owner| owner.epoch).max(state.owner.epoch) + 1;
                 state.owner.epoch = epoch;
-                state.claim = Some(found);
+                (state.claim, state.tried) = (Some(found), true);
                 state.start_anew();
             }
         }
@@ -125,7 +135,7 @@ impl Writing {
     pub(super) async fn erase(&self, state: &mut State, keeper: &Keeper) -> Result<(), Stop> {
         state.clear();
         let mut expected = Some(state.owner.value());
-        let never_written = state.claim == Some(None) && !state.tried;
+        let never_written = state.claim.is_some() && !state.tried;
         for _ in 0..ATTEMPTS {
             if never_written || expected.is_none() {
                 state.end = Some(Ended::Erased);

@@ -1,4 +1,5 @@
 mod cluster;
+mod defaults;
 mod full;
 mod store;
 mod streams;
@@ -20,7 +21,7 @@ use super::*;
 use crate::gateway::{Gateway, Limits, Setup};
 use crate::live::Live;
 use crate::nodes::About;
-use crate::surface::{Introduction, Surface, Visitor};
+use crate::surface::{Introduction, Need, Surface, Visitor};
 
 const TTL: Duration = Duration::from_secs(3_600);
 
@@ -30,6 +31,14 @@ struct Bare;
 impl Surface for Bare {
     fn introduction(&self) -> Introduction {
         Introduction { capabilities: Raw::empty_object(), instructions: String::new() }
+    }
+
+    fn need(&self, tool: &str) -> Need {
+        match tool {
+            "look" => Need::Look,
+            "act" => Need::Memory,
+            _ => Need::Nothing,
+        }
     }
 
     fn open(&self, _: Visitor, _: Call) -> Exchange {
@@ -127,8 +136,7 @@ impl Process {
 
     /// A session, if it is in memory.
     fn awake(&self, id: &str) -> Option<Arc<Live>> {
-        let (seats, _) = self.gateway.everybody();
-        let seat = seats.into_iter().find(|seat| seat.id().as_str() == id)?;
+        let seat = self.gateway.everybody().into_iter().find(|seat| seat.id().as_str() == id)?;
         Some(seat.live().expect("a surface of ours").clone())
     }
 

@@ -43,6 +43,8 @@ pub(crate) struct Writing {
     touched: AtomicU64,
     /// Under which lease of this node it was last known to be ours.
     verified: AtomicU64,
+    /// Whether it has ever been ours in the store.
+    owned: AtomicBool,
     pub(super) state: Mutex<State>,
 }
 
@@ -75,6 +77,8 @@ pub(super) struct State {
     pub(super) head: Raw,
     /// Whether that has been tried: the store may have done it without an answer.
     pub(super) tried: bool,
+    /// Whether an earlier one may have had its name, and have ended.
+    pub(super) follows: bool,
     pub(super) pieces: VecDeque<Piece>,
     /// Tasks that may have a key of their own.
     pub(super) tasks: BTreeSet<Ulid>,
@@ -164,6 +168,12 @@ impl Writing {
         Ok(Self::with(id, Keys::of(id.as_str())?, source, state))
     }
 
+    /// The same with a name that an earlier one may have had, which is over.
+    pub(crate) fn following(id: &SessionId, head: Raw, owner: Owner, source: Source) -> Result<Self, Error> {
+        let state = State { claim: Some(None), follows: true, ..State::of(head, owner) };
+        Ok(Self::with(id, Keys::of(id.as_str())?, source, state))
+    }
+
     /// A session that was taken over, and of which this is in the store.
     pub(crate) fn taken_over(
         id: &SessionId,
@@ -174,14 +184,16 @@ impl Writing {
     ) -> Self {
         let tasks = tasks.into_iter().collect();
         let state = State { tasks, events, told, recorded, ..State::of(head, owner) };
-        Self::with(id, keys, source, state)
+        let writing = Self::with(id, keys, source, state);
+        writing.set_owned();
+        writing
     }
 
     fn with(id: &SessionId, keys: Keys, source: Source, state: State) -> Self {
-        let (over, touch) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (over, touch, owned) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
         let (touched, verified) = (AtomicU64::new(0), AtomicU64::new(0));
         let (id, state, streams) = (id.clone(), Mutex::new(state), OnceLock::new());
-        Self { id, keys, source, streams, over, touch, touched, verified, state }
+        Self { id, keys, source, streams, over, touch, touched, verified, owned, state }
     }
 
     /// The session is over: what is kept of it goes.
@@ -193,8 +205,17 @@ impl Writing {
         }
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
+    }
+
+    /// Whether it has ever been ours in the store: nobody else can have begun it.
+    pub(crate) fn is_owned(&self) -> bool {
+        self.owned.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_owned(&self) {
+        self.owned.store(true, Ordering::Release);
     }
 
     /// Under which lease it was last known to be ours.
@@ -343,7 +364,14 @@ impl Writing {
             state.pieces.push_back(Piece::Head(state.head.clone()));
             state.events.base = state.events.last.max(state.events.given);
             state.told = None;
-            cell.iter().for_each(|cell| cell.with(Session::keep));
+            // One that has nothing to remember has nothing to write.
+            cell.iter().for_each(|cell| {
+                cell.with(|session| {
+                    if session.is_kept() {
+                        session.keep();
+                    }
+                });
+            });
         }
         if self.touch.swap(false, Ordering::Relaxed) {
             state.pieces.push_back(Piece::Touch);
@@ -411,6 +439,7 @@ impl State {
             claim: None,
             head,
             tried: false,
+            follows: false,
             pieces: VecDeque::new(),
             tasks: BTreeSet::new(),
             events: Log::default(),

@@ -85,6 +85,31 @@ async fn what_names_no_session_is_served_where_it_lands() {
 }
 
 #[tokio::test]
+async fn a_modern_call_that_needs_a_session_is_answered_where_that_is() {
+    let (first, second) = two().await;
+    second.says(Place::Here);
+    for node in [&first, &second] {
+        let name = if std::ptr::eq(node, &raw const first) { "first" } else { "second" };
+        node.server.middle.on("kept", move |_, _| async move { result(&json!(name)) });
+    }
+    let mut call = tool_call(1, "kept");
+    call["params"]["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let modern = [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "tools/call"), ("Mcp-Name", "kept")];
+    let mut peer = first.server.connect().await;
+    let answer = peer.post(&modern, &call).await;
+    assert_eq!((answer.status, answer.text().contains("second")), (200, true), "{}", answer.text());
+    assert_eq!((first.located(), second.located()), (1, 1));
+    first.says(Place::Away(Duration::from_secs(3)));
+    let answer = peer.post(&modern, &call).await;
+    assert_eq!((answer.status, answer.header("retry-after")), (503, Some("3")));
+    assert_eq!(peer.ask("GET /mcp", &modern).await.status, 405, "nobody is asked for what has no body");
+    assert_eq!(first.located(), 2);
+}
+
+#[tokio::test]
 async fn events_pass_one_by_one_and_in_order() {
     const EVENTS: usize = 200;
     let (first, second) = two().await;

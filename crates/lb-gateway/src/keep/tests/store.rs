@@ -21,7 +21,7 @@ pub(super) struct Shaky {
 }
 
 impl Shaky {
-    fn new(inner: &Arc<dyn Store>) -> Arc<Self> {
+    pub(super) fn new(inner: &Arc<dyn Store>) -> Arc<Self> {
         let (fails, mute) = (AtomicUsize::new(0), AtomicUsize::new(0));
         Arc::new(Self { inner: inner.clone(), fails, mute, blind: AtomicBool::new(false), lives: AtomicU64::new(0) })
     }
