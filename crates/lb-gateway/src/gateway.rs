@@ -22,7 +22,7 @@ use lb_wire::revision::code;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
-use self::resting::cut_off;
+use self::resting::{cut_off, store_unheard};
 use self::waking::Flight;
 use crate::added::AddedServers;
 use crate::clock::{Clock, Schedule};
@@ -277,6 +277,7 @@ impl Gateway {
         // First: the end of the process is not the end of its sessions.
         if let Some(keeper) = &self.0.keeper {
             cut_off(&seats).await;
+            seats.iter().for_each(|seat| store_unheard(seat));
             keeper.finish().await;
         }
         for seat in &seats {

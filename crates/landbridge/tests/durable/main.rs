@@ -8,6 +8,7 @@ mod world;
 mod events;
 mod files;
 mod kills;
+mod looks;
 mod modern;
 mod nodes;
 mod overflow;

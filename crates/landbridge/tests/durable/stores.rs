@@ -237,6 +237,8 @@ async fn store_is_away(gone: Gone) {
     assert_eq!((&health["status"], &health["storage"]["ok"]), (&json!("degraded"), &json!(false)), "{health}");
     assert!(health["works"].is_array(), "{health}");
     assert_eq!(world.look("/ping").await.head.status(), 200);
+    let metrics = world.look("/metrics").await.text();
+    assert!(metrics.lines().any(|line| line == "landbridge_store_up 0"), "{metrics}");
     let answers = [newcomer(&world).await, visitor(&world, &asleep.client).await];
     assert!(answers.iter().all(says_when), "{answers:?}");
     assert_eq!(visitor(&world, &here.client).await.0, 200, "what is here goes on");

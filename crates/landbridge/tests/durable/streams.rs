@@ -143,6 +143,35 @@ async fn the_standalone_stream_goes_over_from_replay_into_live_after_restarts_on
     replay_goes_over_into_live(Keep::Valkey).await;
 }
 
+/// What a server said while nobody listened is there for whoever comes back, also at another process.
+async fn unheard_words_stay(keep: Keep) {
+    const TOOLS: &str = "notifications/tools/list_changed";
+    const PROMPTS: &str = "notifications/prompts/list_changed";
+    let (mut world, mut client) = start(keep).await;
+    let mut ear = client.again().await;
+    assert_eq!(ear.get(None).await.status(), 200);
+    client.call("test_trigger_prompt_change", json!({})).await;
+    let first = up_to(&mut ear, PROMPTS).await.pop().expect("an id");
+    drop(ear);
+    client.call("test_trigger_tool_change", json!({})).await;
+    world.restart(End::Stop).await;
+    back(&mut client).await;
+    let mut ear = client.again().await;
+    assert!(ear.get(Some(&first)).await.is_sse());
+    let ids = up_to(&mut ear, TOOLS).await;
+    assert!(ids.iter().all(|id| first < *id), "{first} {ids:?}");
+}
+
+#[tokio::test]
+async fn what_was_said_while_nobody_listened_is_there_after_a_stop_on_disk() {
+    unheard_words_stay(Keep::Disk).await;
+}
+
+#[tokio::test]
+async fn what_was_said_while_nobody_listened_is_there_after_a_stop_on_valkey() {
+    unheard_words_stay(Keep::Valkey).await;
+}
+
 /// The call of an open stream ended with its process: whoever comes back is told so, once, in its own stream.
 async fn open_calls_end_with_an_error(keep: Keep, how: End, reason: &str) {
     let (mut world, mut client) = start(keep).await;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
-use lb_exchange::{Cancel, Seat as _, SessionId};
+use lb_exchange::{Cancel, FeedItem, Seat as _, SessionId, Streams as _};
 use lb_wire::revision::code;
 use lb_wire::{Raw, compose};
 
@@ -73,6 +73,7 @@ impl Shared {
                 shared.drop_seat(seat);
                 return None;
             }
+            store_unheard(&seat);
             if keeper.let_go(&kept).await {
                 tracing::info!(session = hash(id.as_str()), "session_released");
                 shared.drop_seat(seat);
@@ -142,6 +143,20 @@ impl Shared {
         }
         let streams = seats.iter().filter(|seat| seat.ear.is_open()).count();
         keeper.nodes().report(seats.len() as u64, streams as u64);
+    }
+}
+
+/// What servers said while nobody listened waits in memory. Before that goes it becomes part of the stream that the client
+/// comes back for.
+pub(super) fn store_unheard(seat: &LegacySeat) {
+    for item in seat.ear.feed().drain() {
+        let (FeedItem::Changed(_, note) | FeedItem::Updated(_, note) | FeedItem::Log(note) | FeedItem::Note(note)) =
+            item
+        else {
+            continue;
+        };
+        let line = compose::notification(&note.method, note.params.as_ref()).into_line();
+        seat.streams.append(seat.streams.standalone(), Some(line));
     }
 }
 

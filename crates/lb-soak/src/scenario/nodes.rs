@@ -29,7 +29,8 @@ pub async fn all(setup: Setup, size: Size, seed: u64) -> PathBuf {
     if !clock {
         ground.history.note("libfaketime is not installed: no clock is set wrong");
     }
-    let short = [Strike::Kill(12), Strike::Stop, Strike::StorePause(2)];
+    let mut short = vec![Strike::Kill(12), Strike::Stop, Strike::StorePause(2)];
+    short.extend(clock.then_some(Strike::Clock(5)));
     let mut full = vec![
         Strike::Kill(12),
         Strike::Kill(12),
@@ -42,7 +43,7 @@ pub async fn all(setup: Setup, size: Size, seed: u64) -> PathBuf {
     ];
     full.extend(clock.then_some([Strike::Clock(5), Strike::Clock(-5)]).into_iter().flatten());
     let terms = Terms { durability, clock, ..Terms::default() };
-    let strikes = size.pick(short.to_vec(), full);
+    let strikes = size.pick(short, full);
     run(ground, terms, size, (size.pick(12, 100), &KINDS), &strikes).await
 }
 
