@@ -125,7 +125,7 @@ impl Ledger {
     /// Copies every effect into the history.
     pub fn copy_to(&self, history: &History) {
         let text = std::fs::read_to_string(&self.path).expect("the ledger is read");
-        for (marker, pid) in entries(&text).filter(|(marker, _)| marker != UNCOUNTED) {
+        for (marker, pid) in entries(&text).filter(|(marker, _)| !marker.starts_with(UNCOUNTED)) {
             history.write(&Record::Effect { marker, pid });
         }
     }

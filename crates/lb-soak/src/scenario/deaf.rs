@@ -18,8 +18,9 @@ use crate::world::Ground;
 
 /// 30 seconds are promised.
 const CUT_MAX: Duration = Duration::from_secs(90);
-/// Reports of one call, a few MB.
-const REPORTS: u64 = 20_000;
+/// Reports of one call, a few MB; not so many that a busy machine cuts the first caller before the last one has come.
+const REPORTS: u64 = 10_000;
+const REPORT_BYTES: usize = 200;
 
 /// Runs it.
 pub async fn run(setup: Setup, size: Size, seed: u64) -> PathBuf {
@@ -72,7 +73,8 @@ async fn ask_and_never_read(address: SocketAddr) -> RawHttp {
     let path = "/mcp/server/remote";
     let session = wire.initialize(path, "2025-11-25").await.expect("a session");
     // Not one of the history's calls: nobody will ever know its end.
-    let arguments = format!(r#"{{"marker":"{UNCOUNTED}","ms":0,"notes":{REPORTS}}}"#);
+    let marker = format!("{UNCOUNTED}-{}", "x".repeat(REPORT_BYTES));
+    let arguments = format!(r#"{{"marker":"{marker}","ms":0,"notes":{REPORTS}}}"#);
     let params = format!(r#"{{"_meta":{{"progressToken":"t"}},"name":"work","arguments":{arguments}}}"#);
     let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
     wire.send("POST", path, &session.headers(), body.as_bytes()).await.expect("the call is sent");
