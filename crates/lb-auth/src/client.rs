@@ -120,6 +120,13 @@ pub(crate) struct Clients {
     count: register::Count,
 }
 
+/// What the id of a client names.
+enum Named {
+    Client(Box<Client>),
+    /// A document at this address, of this host.
+    Document(url::Url, String),
+}
+
 impl Clients {
     pub fn new(store: Arc<dyn Store>, fetch: Arc<dyn Fetch>, settings: &Settings) -> Self {
         let known = settings.clients.iter().map(|client| Client {
@@ -148,17 +155,10 @@ impl Clients {
 
     /// Finds a client; one that is a document is fetched unless it was a moment ago.
     pub async fn find(&self, id: &str, from: IpAddr, now: SystemTime) -> Result<Client, ClientError> {
-        if let Some(client) = self.known.iter().find(|client| client.id == id) {
-            return Ok(client.clone());
-        }
-        if !id.contains(':') {
-            return self.registered(id).await?.ok_or(ClientError::Unknown);
-        }
-        let url = document::address(id).map_err(ClientError::Document)?;
-        let host = url.host_str().unwrap_or_default().to_owned();
-        if !self.hosts.allow(&host) {
-            return Err(ClientError::Document("the operator does not let clients of this host in"));
-        }
+        let (url, host) = match self.named(id).await? {
+            Named::Client(client) => return Ok(*client),
+            Named::Document(url, host) => (url, host),
+        };
         if let Some(cached) = self.documents.cached(id, now) {
             return cached;
         }
@@ -173,18 +173,27 @@ impl Clients {
     /// The same where tokens are exchanged: what a document says was looked at when its user logged in, and the tokens
     /// are bound to its address. Its host being away must not end anybody's work.
     pub async fn find_for_tokens(&self, id: &str) -> Result<Client, ClientError> {
+        match self.named(id).await? {
+            Named::Client(client) => Ok(*client),
+            Named::Document(_, host) => Ok(document::public(id, &host)),
+        }
+    }
+
+    /// What an id names: a client that is known here, or a document of a host that is let in.
+    async fn named(&self, id: &str) -> Result<Named, ClientError> {
         if let Some(client) = self.known.iter().find(|client| client.id == id) {
-            return Ok(client.clone());
+            return Ok(Named::Client(Box::new(client.clone())));
         }
         if !id.contains(':') {
-            return self.registered(id).await?.ok_or(ClientError::Unknown);
+            let client = self.registered(id).await?.ok_or(ClientError::Unknown)?;
+            return Ok(Named::Client(Box::new(client)));
         }
         let url = document::address(id).map_err(ClientError::Document)?;
         let host = url.host_str().unwrap_or_default().to_owned();
         if !self.hosts.allow(&host) {
             return Err(ClientError::Document("the operator does not let clients of this host in"));
         }
-        Ok(document::public(id, &host))
+        Ok(Named::Document(url, host))
     }
 
     async fn registered(&self, id: &str) -> Result<Option<Client>, lb_store::Error> {

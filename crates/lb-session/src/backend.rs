@@ -258,7 +258,7 @@ impl Backend {
         let event = if self.returns {
             let losses = std::mem::take(&mut self.losses);
             let attempts = if forced { 0 } else { self.attempt };
-            self.reconnected(listed, losses, attempts, false, forced)
+            reconnected(listed, losses, attempts, false, forced)
         } else {
             Happening::ServerConnected(Box::new(listed.clone()))
         };
@@ -278,26 +278,11 @@ impl Backend {
         if generation != self.generation || self.grace_until.is_none() {
             return Err(Stale);
         }
-        let event = self.reconnected(listed, Losses::default(), self.attempt, true, false);
+        let event = reconnected(listed, Losses::default(), self.attempt, true, false);
         let since = self.connected;
         self.settle(now);
         self.connected = since.or(Some(now));
         Ok(vec![Told::Event(event)])
-    }
-
-    fn reconnected(&self, listed: &Listed, losses: Losses, attempts: u32, blip: bool, forced: bool) -> Happening {
-        Happening::ServerReconnected(Box::new(Reconnected {
-            attempts,
-            blip,
-            forced,
-            capabilities: listed.capabilities.clone(),
-            tools: listed.tools,
-            resources: listed.resources,
-            prompts: listed.prompts,
-            tasks_failed: losses.tasks,
-            elicitations_lost: losses.elicitations,
-            sampling_lost: losses.sampling,
-        }))
     }
 
     fn settle(&mut self, now: Moment) {
@@ -504,4 +489,20 @@ impl Backend {
         }
         self.attempt <= TOLD_ATTEMPTS
     }
+}
+
+/// That a server is back, with what went with its old connection.
+pub(crate) fn reconnected(listed: &Listed, losses: Losses, attempts: u32, blip: bool, forced: bool) -> Happening {
+    Happening::ServerReconnected(Box::new(Reconnected {
+        attempts,
+        blip,
+        forced,
+        capabilities: listed.capabilities.clone(),
+        tools: listed.tools,
+        resources: listed.resources,
+        prompts: listed.prompts,
+        tasks_failed: losses.tasks,
+        elicitations_lost: losses.elicitations,
+        sampling_lost: losses.sampling,
+    }))
 }

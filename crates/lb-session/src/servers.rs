@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use lb_wire::Text;
 use serde::{Deserialize, Serialize};
 
-use crate::backend::{Listed, Losses};
-use crate::happening::{Happening, Reconnected};
+use crate::backend::{Losses, reconnected};
+use crate::happening::Happening;
 use crate::session::Session;
 
 /// What a session wants of one server for longer than a call.
@@ -72,7 +72,7 @@ impl Session {
         }
         let before = self.servers.entry((&**server).into()).or_default().before.take();
         match what {
-            Happening::ServerConnected(listed) => before.map(|losses| started_anew(listed, losses)),
+            Happening::ServerConnected(listed) => before.map(|losses| reconnected(listed, losses, 1, false, false)),
             _ => None,
         }
     }
@@ -101,19 +101,4 @@ impl Session {
             count(losses);
         }
     }
-}
-
-fn started_anew(listed: &Listed, losses: Losses) -> Happening {
-    Happening::ServerReconnected(Box::new(Reconnected {
-        attempts: 1,
-        blip: false,
-        forced: false,
-        capabilities: listed.capabilities.clone(),
-        tools: listed.tools,
-        resources: listed.resources,
-        prompts: listed.prompts,
-        tasks_failed: losses.tasks,
-        elicitations_lost: losses.elicitations,
-        sampling_lost: losses.sampling,
-    }))
 }

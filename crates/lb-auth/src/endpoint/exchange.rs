@@ -31,12 +31,8 @@ struct Claimed {
 
 impl Auth {
     pub(super) async fn token(&self, request: &Request<Bytes>, from: IpAddr, now: SystemTime) -> Answer {
-        let form = match form(request) {
-            Ok(form) => form,
-            Err(answer) => return *answer,
-        };
-        let client = match self.client_shown(request.headers(), &form, from, now).await {
-            Ok(client) => client,
+        let (form, client) = match self.asked_by(request, from, now).await {
+            Ok(asked) => asked,
             Err(answer) => return answer,
         };
         let resources: Vec<String> = form
@@ -67,6 +63,18 @@ impl Auth {
         }
     }
 
+    /// What a request asks for, and the client that has shown who it is.
+    async fn asked_by(
+        &self,
+        request: &Request<Bytes>,
+        from: IpAddr,
+        now: SystemTime,
+    ) -> Result<(Form, Client), Answer> {
+        let form = form(request).map_err(|answer| *answer)?;
+        let client = self.client_shown(request.headers(), &form, from, now).await?;
+        Ok((form, client))
+    }
+
     async fn redeemed(&self, form: &Form, asked: Asked<'_>, now: SystemTime) -> Result<Issued, Answer> {
         let code = form.get("code").ok_or_else(|| answer::error(BAD, "invalid_request", "code is missing"))?;
         let proof = Proof { verifier: form.get("code_verifier"), redirect_uri: form.get("redirect_uri") };
@@ -85,12 +93,8 @@ impl Auth {
     }
 
     pub(super) async fn revoke(&self, request: &Request<Bytes>, from: IpAddr, now: SystemTime) -> Answer {
-        let form = match form(request) {
-            Ok(form) => form,
-            Err(answer) => return *answer,
-        };
-        let client = match self.client_shown(request.headers(), &form, from, now).await {
-            Ok(client) => client,
+        let (form, client) = match self.asked_by(request, from, now).await {
+            Ok(asked) => asked,
             Err(answer) => return answer,
         };
         let Some(token) = form.get("token") else { return answer::error(BAD, "invalid_request", "token is missing") };

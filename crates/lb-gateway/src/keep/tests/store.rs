@@ -12,6 +12,8 @@ pub(super) struct Shaky {
     inner: Arc<dyn Store>,
     /// Batches that fail before they are done.
     pub(super) fails: AtomicUsize,
+    /// Batches that there is no room for.
+    pub(super) too_large: AtomicUsize,
     /// Batches that are done without an answer.
     pub(super) mute: AtomicUsize,
     /// Whether nothing is read.
@@ -22,8 +24,8 @@ pub(super) struct Shaky {
 
 impl Shaky {
     pub(super) fn new(inner: &Arc<dyn Store>) -> Arc<Self> {
-        let (fails, mute) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Arc::new(Self { inner: inner.clone(), fails, mute, blind: AtomicBool::new(false), lives: AtomicU64::new(0) })
+        let (fails, too_large, mute, blind, lives) = Default::default();
+        Arc::new(Self { inner: inner.clone(), fails, too_large, mute, blind, lives })
     }
 
     pub(super) fn away(&self, away: bool) {
@@ -48,6 +50,9 @@ impl Store for Shaky {
     fn apply(&self, batch: Batch) -> Pending<'_, Applied> {
         if less(&self.fails) {
             return failed();
+        }
+        if less(&self.too_large) {
+            return Box::pin(async { Err(Error::Full("no room".to_owned())) });
         }
         let mute = less(&self.mute);
         Box::pin(async move {
@@ -114,6 +119,20 @@ async fn what_a_store_does_not_take_is_written_later_in_order_however_much_it_is
     first.stop().await;
     let second = Node { boot: "2", ..ALONE }.start(&inner).await;
     assert_eq!(waiting(&second.live(&id).await), 120);
+}
+
+#[tokio::test]
+async fn a_session_that_ends_where_there_is_no_room_for_a_word_goes_without_one() {
+    let (shaky, inner, store) = shaky().await;
+    let first = by_hand(&store).await;
+    let id = first.begin().await;
+    first.written().await;
+    assert_eq!(owner(&inner, &id).await, "1 alone 1");
+    first.seat(&id).await.expect("a session").end(Cancel::SessionEnd);
+    shaky.too_large.store(1, Ordering::SeqCst);
+    first.written().await;
+    assert_eq!(inner.get(&key(&id, "owner")).await.expect("an answer"), None);
+    assert_eq!(inner.get(&key(&id, "head")).await.expect("an answer"), None);
 }
 
 #[tokio::test]
