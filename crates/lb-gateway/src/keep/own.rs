@@ -90,7 +90,7 @@ impl Writing {
                 }
                 true
             }
-            Err(Stop::Later(_)) => true,
+            Err(Stop::Later(_) | Stop::More) => true,
             Err(Stop::Lost) => {
                 self.concluded(&mut state, keeper, Err(Stop::Lost));
                 keeper.put_down(self);

@@ -25,7 +25,8 @@ use super::{Keeper, RETRY};
 const EVENTS_NEAR: u64 = 4_096;
 /// Events after which those that are not wanted any more are removed.
 const TRIM_EVERY: u64 = 256;
-/// Times that one write begins again because what it found was not what was written last.
+/// Times that one write looks for more: for what has changed meanwhile, or because what it found was not what was written
+/// last.
 const ROUNDS_MAX: usize = 16;
 
 /// One session that is awake here, as it is written.
@@ -152,6 +153,8 @@ pub(crate) enum Wrote {
 /// Why writing stopped before its end.
 pub(super) enum Stop {
     Later(Error),
+    /// All that there was is written, and there is more by now: others come first.
+    More,
     Lost,
 }
 
@@ -262,6 +265,11 @@ impl Writing {
                 keeper.note_full(false);
                 state.pause = None;
             }
+            Err(Stop::More) => {
+                state.pause = None;
+                keeper.mark(&self.id);
+                keeper.hurry.notify_one();
+            }
             Err(Stop::Lost) => {
                 state.end = Some(Ended::Lost);
                 state.pieces.clear();
@@ -306,7 +314,11 @@ impl Writing {
             }
             self.flush(state, keeper).await?;
         }
-        Err(Stop::Later(Error::WrongShape("what is kept of a session changes while it is written")))
+        let begins_again = state.anew || state.claim.is_some() || !state.pieces.is_empty();
+        Err(match begins_again {
+            true => Stop::Later(Error::WrongShape("what is kept of a session changes while it is written")),
+            false => Stop::More,
+        })
     }
 
     /// Writes the pieces that wait, as long as the store takes them.

@@ -1,5 +1,6 @@
 //! Stores that fail, lose what they had, or take less than they should.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use lb_store::{Applied, Batch, Error, Facts, Pending, Scan, Subscription};
@@ -20,12 +21,23 @@ pub(super) struct Shaky {
     blind: AtomicBool,
     /// How often it has lost something.
     lives: AtomicU64,
+    pub(super) meanwhile: Meanwhile,
+}
+
+/// What happens while a batch is done.
+#[derive(Default)]
+pub(super) struct Meanwhile(pub(super) OnceLock<Box<dyn Fn() + Send + Sync>>);
+
+impl std::fmt::Debug for Meanwhile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Meanwhile")
+    }
 }
 
 impl Shaky {
     pub(super) fn new(inner: &Arc<dyn Store>) -> Arc<Self> {
-        let (fails, too_large, mute, blind, lives) = Default::default();
-        Arc::new(Self { inner: inner.clone(), fails, too_large, mute, blind, lives })
+        let (fails, too_large, mute, blind, lives, meanwhile) = Default::default();
+        Arc::new(Self { inner: inner.clone(), fails, too_large, mute, blind, lives, meanwhile })
     }
 
     pub(super) fn away(&self, away: bool) {
@@ -57,6 +69,7 @@ impl Store for Shaky {
         let mute = less(&self.mute);
         Box::pin(async move {
             let applied = self.inner.apply(batch).await?;
+            self.meanwhile.0.get().inspect(|happens| happens());
             if mute { Err(Error::Timeout(TTL)) } else { Ok(applied) }
         })
     }

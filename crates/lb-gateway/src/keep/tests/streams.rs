@@ -1,6 +1,7 @@
 //! Resumable streams that outlive their process.
 
 use std::future::poll_fn;
+use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll, Waker};
 
 use lb_exchange::{AskKey, AskKind, EventId, StreamId};
@@ -59,6 +60,27 @@ fn stream_of(id: &EventId) -> StreamId {
 fn next_ask(seat: &Arc<dyn Seat>) -> u64 {
     let ask = seat.desk().ask(Remote::deaf(), AskKey("k".into()), AskKind::Roots).expect("room");
     ask.to_number().expect("a number")
+}
+
+#[tokio::test]
+async fn a_stream_that_never_rests_is_written_all_the_same() {
+    let (shaky, _, store) = shaky().await;
+    let process = A.start(&store).await;
+    let id = process.begin().await;
+    let seat = process.seat(&id).await.expect("there");
+    let stream = seat.streams().open(&mut [Id::number(7)].iter());
+    let (talks, left) = (seat.clone(), AtomicUsize::new(100));
+    let says_more = move || {
+        let again = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
+        if again {
+            append(&talks, stream, "more");
+        }
+    };
+    assert!(shaky.meanwhile.0.set(Box::new(says_more)).is_ok());
+    append(&seat, stream, "first");
+    let kept = poll_fn(|cx| seat.streams().poll_kept(stream, cx)).await;
+    assert!(kept, "nobody is told that the store takes nothing");
+    process.stop().await;
 }
 
 #[tokio::test]
