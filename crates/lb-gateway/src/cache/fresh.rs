@@ -22,6 +22,7 @@ impl Link {
     /// Everything is read anew, in the background.
     fn refresh(self: &Arc<Self>, view: &Arc<View>, connection: &Arc<Connection>) {
         view.checked.store(true, Ordering::Relaxed);
+        view.renewing.store(true, Ordering::Relaxed);
         let (link, view, connection) = (self.clone(), view.clone(), connection.clone());
         self.tasks().spawn(async move { link.compare(&view, &connection).await });
     }
@@ -47,7 +48,8 @@ impl Link {
     /// The client is ready: what it was told of the server is compared with what the server says.
     pub(crate) fn refresh_once(self: &Arc<Self>, connection: &Arc<Connection>) {
         let Some(kept) = &self.kept else { return };
-        if !kept.main().checked.load(Ordering::Relaxed) {
+        // Several may find at once that the server can be asked.
+        if !kept.main().checked.swap(true, Ordering::AcqRel) {
             self.refresh(kept.main(), connection);
         }
     }
@@ -61,6 +63,7 @@ impl Link {
         }
         let Ok(alone) = kept.comparing.clone().try_acquire_owned() else { return };
         view.checked.store(true, Ordering::Relaxed);
+        view.renewing.store(true, Ordering::Relaxed);
         let (link, view, connection) = (self.clone(), view.clone(), connection.clone());
         self.tasks().spawn(async move {
             link.compare(&view, &connection).await;

@@ -91,7 +91,7 @@ pub struct View {
     read: Mutex<[Option<u64>; 4]>,
     /// Held while a list is read: whoever wants it meanwhile waits for that.
     reading: [tokio::sync::Mutex<()>; 4],
-    /// Everything is about to be asked for, because it is old.
+    /// Everything is being asked for, or about to be because it is old.
     pub(super) renewing: AtomicBool,
     /// Whether everything was asked for on this connection.
     pub(super) checked: AtomicBool,
