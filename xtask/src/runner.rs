@@ -1,6 +1,7 @@
 //! Running the workspace's tests, one process each: by cargo-nextest, or by ourselves where it is not installed.
 //!
-//! Both ways give the same: a verdict and a duration per test, a hanging test ended, nothing tried twice.
+//! Both ways give the same: a verdict and a duration per test, a hanging test ended. A test that failed beside all the
+//! others is looked at again alone, as often as would make chance plain; it is named in any case.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,11 @@ use crate::workspace::{cargo, root};
 /// A test that runs longer is ended; the same as `.config/nextest.toml` says.
 const TEST_DURATION_MAX: Duration = Duration::from_secs(60);
 
+/// So few tests may fail beside the others and pass alone. More than that is no chance.
+const SHAKY_MAX: usize = 2;
+/// How often such a test must pass alone, without one failure.
+const ALONE: usize = 5;
+
 /// One test and how it went.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Test {
@@ -25,6 +31,8 @@ pub struct Test {
     pub name: String,
     pub took: Duration,
     pub passed: bool,
+    /// Whether it failed beside all the others, and passed only alone.
+    pub shaky: bool,
 }
 
 /// All tests of one run.
@@ -42,6 +50,11 @@ impl Report {
     /// How many did not.
     pub fn failed(&self) -> usize {
         self.tests.len() - self.passed()
+    }
+
+    /// Those that passed only alone.
+    pub fn shaky(&self) -> impl Iterator<Item = &Test> {
+        self.tests.iter().filter(|test| test.shaky)
     }
 
     /// The slowest tests, one line each, slowest first.
@@ -84,7 +97,25 @@ fn with_nextest(env: &[(&str, &Path)]) -> Result<Report> {
             report.failed()
         );
     }
-    Ok(report)
+    Ok(looked_at_again(report, env))
+}
+
+/// Runs what failed again, alone and often, if it is little: end-to-end tests start hundreds of processes on few cores.
+fn looked_at_again(mut report: Report, env: &[(&str, &Path)]) -> Report {
+    if SHAKY_MAX < report.failed() {
+        return report;
+    }
+    for test in report.tests.iter_mut().filter(|test| !test.passed) {
+        let Some((binary, name)) = test.name.split_once(' ') else { continue };
+        let this = format!("binary_id(={binary}) & test(={name})");
+        let passes_alone = (0..ALONE).all(|_| {
+            let mut command = cargo();
+            command.args(["nextest", "run", "--workspace", "-E", &this]).envs(env.iter().copied());
+            command.status().is_ok_and(|status| status.success())
+        });
+        (test.passed, test.shaky) = (passes_alone, passes_alone);
+    }
+    report
 }
 
 /// Reads the test cases of a JUnit file as cargo-nextest writes it.
@@ -104,6 +135,7 @@ fn parse_junit(xml: &str) -> Vec<Test> {
             ),
             took: Duration::from_secs_f64(seconds),
             passed: !bad,
+            shaky: false,
         });
     }
     tests
@@ -174,7 +206,7 @@ fn one(binary: &Binary, name: &str, env: &[(&str, &Path)]) -> Test {
             false
         }
     };
-    Test { name, took: started.elapsed(), passed }
+    Test { name, took: started.elapsed(), passed, shaky: false }
 }
 
 fn binaries() -> Result<Vec<Binary>> {

@@ -46,6 +46,9 @@ pub fn everything() -> Result<bool> {
         println!("  {line}");
     }
     stages.print();
+    for test in report.shaky() {
+        println!("FAILED BESIDE OTHERS, passed alone: {}: it hides something, see its output above", test.name);
+    }
     let scenarios_bad: usize = rows.iter().map(|row| row.score.failed).sum();
     let scenarios_good: usize = rows.iter().map(|row| row.score.passed).sum();
     let failed = report.failed() + scenarios_bad;
