@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use lb_config::settings::{Given, Settings};
-use lb_exchange::{Mount, Principal, Tasks};
+use lb_exchange::{Mount, Tasks, Visitor};
 use lb_front::Front;
 use lb_gateway::{Clients, Policy};
 
@@ -72,7 +72,7 @@ async fn stdio(settings: &Settings) -> Result<(), Failure> {
     let grace = settings.grace;
     let front = Front::new(Arc::new(gateway.clone()), settings);
     let stop = Stop::listen(move || grace);
-    let served = lb_stdio::serve(&front, mount, Principal::local(), stop.asked(), || stop.begin()).await;
+    let served = lb_stdio::serve(&front, mount, Visitor::local(), stop.asked(), || stop.begin()).await;
     close(&gateway, &tasks).await;
     exporting.finish().await;
     served.map_err(|error| Failure::runtime(error.to_string()))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lb_exchange::{Mount, Principal, ServerName, ServerSpec, Tasks};
+use lb_exchange::{Mount, ServerName, ServerSpec, Tasks, Visitor};
 use lb_front::Front;
 use lb_gateway::{Clients, Policy};
 
@@ -57,7 +57,7 @@ pub async fn stdio(command: &Stdio, settled: Settled, logs: Handle) -> Result<()
         stop.begin();
         gateway.leave();
     };
-    let served = lb_stdio::serve(&front, mount, Principal::local(), asked, begin).await;
+    let served = lb_stdio::serve(&front, mount, Visitor::local(), asked, begin).await;
     close(&gateway, &tasks).await;
     exporting.finish().await;
     served.map_err(|error| Failure::runtime(error.to_string()))

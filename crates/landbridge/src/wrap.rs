@@ -10,8 +10,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use lb_exchange::{
-    BoxFuture, Call, Driver, End, ErrorBody, Exchange, Hello, Middle, Mount, Outcome, Principal, Refusal, Seat,
-    ServerName, ServerSpec, Step, Target, Tasks, Welcome,
+    BoxFuture, Call, Driver, End, ErrorBody, Exchange, Hello, Middle, Mount, Outcome, Refusal, Seat, ServerName,
+    ServerSpec, Step, Target, Tasks, Visitor, Welcome,
 };
 use lb_front::Front;
 use lb_gateway::{Clients, Gateway, Setup};
@@ -56,7 +56,7 @@ pub async fn wrap(settings: &Wrap) -> Result<(), Failure> {
         stop.begin();
         give_up_soon(&tasks, &gateway, &front);
     };
-    let served = lb_stdio::serve(&front, Mount::Server(name), Principal::local(), end, ending).await;
+    let served = lb_stdio::serve(&front, Mount::Server(name), Visitor::local(), end, ending).await;
     close(&gateway, &tasks).await;
     served.map_err(|error| Failure::runtime(error.to_string()))?;
     let failure = failure.borrow_and_update().clone();
@@ -228,7 +228,7 @@ impl Middle for Watched {
         })
     }
 
-    fn seat(&self, id: &str, mount: &Mount, who: &Principal) -> Option<Arc<dyn Seat>> {
+    fn seat(&self, id: &str, mount: &Mount, who: &Visitor) -> Option<Arc<dyn Seat>> {
         Middle::seat(&self.gateway, id, mount, who)
     }
 

@@ -1,6 +1,8 @@
 //! Who may do what: one function without state or IO.
 
-use lb_exchange::Principal;
+/// What a request is about.
+pub use lb_exchange::Aim as Target;
+use lb_exchange::{Principal, Verdict};
 
 use crate::scope::{Scope, Scopes};
 
@@ -86,23 +88,6 @@ impl Rules {
     }
 }
 
-/// What a request is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target<'a> {
-    /// The gateway itself, or one of its own tools.
-    Own {
-        /// The tool that is called.
-        tool: Option<&'a str>,
-    },
-    /// A server behind it.
-    Server {
-        /// Which one.
-        server: &'a str,
-        /// The tool that is called.
-        tool: Option<&'a str>,
-    },
-}
-
 /// What comes of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
@@ -126,6 +111,16 @@ impl Decision {
             (Self::StepUp { scopes }, Self::StepUp { scopes: more }) => Self::StepUp { scopes: scopes.union(&more) },
             (Self::StepUp { scopes }, Self::Allow) | (Self::Allow, Self::StepUp { scopes }) => Self::StepUp { scopes },
             (Self::Allow, Self::Allow) => Self::Allow,
+        }
+    }
+}
+
+impl From<Decision> for Verdict {
+    fn from(decision: Decision) -> Self {
+        match decision {
+            Decision::Allow => Self::Allow,
+            Decision::Deny => Self::Deny,
+            Decision::StepUp { scopes } => Self::StepUp(scopes.to_string()),
         }
     }
 }

@@ -9,12 +9,17 @@ use lb_wire::{Message, Raw};
 
 use crate::principal::Principal;
 use crate::server::ServerName;
+use crate::visitor::{Rights, Visitor};
 
 /// Facts about a client that hold for one session, or in the modern era for one request.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// Who is calling.
     pub principal: Principal,
+    /// The client that speaks for them, as it was registered; `None` where nobody logs in.
+    pub client: Option<Arc<str>>,
+    /// The login that this began with.
+    pub family: Option<Arc<str>>,
     /// The revision this client speaks with us.
     pub revision: Revision,
     /// What it declared it can do.
@@ -27,6 +32,17 @@ impl Caller {
     /// The wire contract this client speaks with us.
     pub fn era(&self) -> Era {
         self.revision.era()
+    }
+
+    /// Who that is, without what a request of theirs may do.
+    pub fn visitor(&self) -> Visitor {
+        let (principal, client, family) = (self.principal.clone(), self.client.clone(), self.family.clone());
+        Visitor { principal, client, family, rights: None }
+    }
+
+    /// Whether it is the one who sent a request: a session belongs to a principal and a client together.
+    pub fn is(&self, who: &Visitor) -> bool {
+        self.principal == who.principal && self.client == who.client
     }
 }
 
@@ -95,6 +111,8 @@ pub struct Call {
     pub headers: Option<ParamHeaders>,
     /// The trace it belongs to, where headers tell it.
     pub trace: Option<Box<Trace>>,
+    /// What this request may do; `None` where everything is allowed. Never those of another request of its session.
+    pub rights: Option<Arc<dyn Rights>>,
 }
 
 /// A legacy client introducing itself.

@@ -21,6 +21,7 @@ mod step;
 mod stray;
 mod streams;
 mod tasks;
+mod visitor;
 
 pub use associate::{Associated, Audience, Hints, InFlight, Unnamed, Whence, associate};
 pub use bell::Bell;
@@ -38,3 +39,4 @@ pub use step::{Answer, Ask, AskKey, AskKind, Cancel, Command, End, ErrorBody, No
 pub use stray::{OpenAsks, Stray};
 pub use streams::{EventId, ResumeError, Stored, StreamId, Streams, Tail};
 pub use tasks::Tasks;
+pub use visitor::{Aim, Families, Rights, Verdict, Visitor};

@@ -10,9 +10,9 @@ use lb_wire::{Message, Raw};
 use crate::call::{Call, Caller, Hello, Mount};
 use crate::desk::Desk;
 use crate::exchange::Exchange;
-use crate::principal::Principal;
 use crate::step::{Cancel, ErrorBody};
 use crate::streams::Streams;
+use crate::visitor::Visitor;
 
 /// A boxed future.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -25,8 +25,8 @@ pub trait Middle: Send + Sync {
     /// Seats a legacy client.
     fn begin(&self, hello: Hello) -> BoxFuture<'_, Result<Welcome, Refusal>>;
 
-    /// Finds a legacy session, by id, path and principal together.
-    fn seat(&self, id: &str, mount: &Mount, who: &Principal) -> Option<Arc<dyn Seat>>;
+    /// Finds a legacy session, by id, path, principal and client together.
+    fn seat(&self, id: &str, mount: &Mount, who: &Visitor) -> Option<Arc<dyn Seat>>;
 
     /// Takes over work that must go on without a front.
     fn adopt(&self, pump: BoxFuture<'static, ()>);
@@ -70,7 +70,7 @@ pub struct Unseated<'a> {
     /// Where it came in.
     pub mount: &'a Mount,
     /// Who is calling.
-    pub who: &'a Principal,
+    pub who: &'a Visitor,
     /// The tool.
     pub tool: &'a str,
 }

@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use lb_exchange::{BoxFuture, Call, Cancel, Desk, Mount, Principal, Receipt, Refusal, Seat, Welcome};
+use lb_exchange::{BoxFuture, Call, Cancel, Desk, Mount, Receipt, Refusal, Seat, Visitor, Welcome};
 use lb_wire::revision::method::{self, MethodFacts};
 use lb_wire::revision::{Era, Revision, code};
 use lb_wire::{Id, Line, Message, MessageError, Raw, Shape, compose};
@@ -41,7 +41,7 @@ pub struct Outgoing {
 pub struct Connection {
     front: Front,
     mount: Mount,
-    principal: Principal,
+    visitor: Visitor,
     seat: Option<Arc<dyn Seat>>,
     /// The client is being seated.
     hello: Option<(Id, BoxFuture<'static, Result<Welcome, Refusal>>)>,
@@ -72,13 +72,13 @@ struct Batch {
 
 impl Front {
     /// A client on a connection that is its session.
-    pub fn connection(&self, principal: Principal, mount: Mount) -> Connection {
+    pub fn connection(&self, visitor: Visitor, mount: Mount) -> Connection {
         let desk = Arc::<Desk>::default();
         desk.widen();
         Connection {
             front: self.clone(),
             mount,
-            principal,
+            visitor,
             seat: None,
             hello: None,
             desk,
@@ -245,12 +245,13 @@ impl Connection {
 
     fn take_modern(&mut self, message: Message, facts: Option<&MethodFacts>) {
         let Some(id) = message.id().cloned() else { return };
-        let caller = match modern::check(None, facts, &message, self.principal.clone()) {
+        let caller = match modern::check(None, facts, &message, &self.visitor) {
             Ok(caller) => caller,
             Err(fault) => return self.put(fault.answer(&id), None),
         };
         let client = Client::Modern(Some(self.desk.clone()));
-        let call = Call { caller: Arc::new(caller), mount: self.mount.clone(), message, headers: None, trace: None };
+        let (caller, mount, rights) = (Arc::new(caller), self.mount.clone(), self.visitor.rights.clone());
+        let call = Call { caller, mount, message, headers: None, trace: None, rights };
         match self.front.modern_call(&id, call, client) {
             Ok(running) => self.run(running, None),
             Err(answer) => self.put(answer, None),
@@ -269,7 +270,7 @@ impl Connection {
             };
             return self.refuse(Era::Legacy, Some(&id), code::INVALID_REQUEST, message);
         }
-        match initialize::hello(self.principal.clone(), self.mount.clone(), message) {
+        match initialize::hello(&self.visitor, self.mount.clone(), message) {
             Ok(hello) => {
                 let front = self.front.clone();
                 self.hello = Some((id, Box::pin(async move { front.begin(hello).await })));
@@ -290,7 +291,7 @@ impl Connection {
 
     fn take_legacy(&mut self, message: Message, batch: Option<u64>) {
         let Some(seat) = &self.seat else { return self.unseated(&message) };
-        match self.front.take(seat, &self.mount, message, None) {
+        match self.front.take(seat, (&self.mount, &self.visitor), message, None) {
             Taken::Nothing => {}
             Taken::Answer(answer, _) => match batch {
                 Some(number) => self.batches.entry(number).or_default().answers.push(answer),

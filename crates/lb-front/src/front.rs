@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use lb_exchange::{Middle, Mount, ParamHeaders, Principal, Seat, Trace};
+use lb_exchange::{Middle, Mount, ParamHeaders, Seat, Trace, Visitor};
 use lb_wire::revision::{Era, code};
 use lb_wire::{Message, MessageError};
 
@@ -27,7 +27,7 @@ pub struct Request<'a> {
     /// Where it came in.
     pub mount: Mount,
     /// Who is calling.
-    pub principal: Principal,
+    pub visitor: Visitor,
     /// The headers that matter to the protocol.
     pub headers: Headers<'a>,
 }

@@ -5,7 +5,7 @@ pub(crate) mod initialize;
 
 use std::sync::Arc;
 
-use lb_exchange::{Answer, Busy, Call, Cancel, Mount, Seat, Trace};
+use lb_exchange::{Answer, Busy, Call, Cancel, Mount, Seat, Trace, Visitor};
 use lb_wire::revision::{Era, Revision, code, method};
 use lb_wire::{Id, Message, Raw, Shape, compose};
 
@@ -24,7 +24,7 @@ impl Front {
             Ok(seat) => seat,
             Err(reply) => return reply.into(),
         };
-        match self.take(&seat, &request.mount, message, request.headers.trace()) {
+        match self.take(&seat, (&request.mount, &request.visitor), message, request.headers.trace()) {
             Taken::Nothing => Reply::accepted().into(),
             Taken::Answer(answer, status) => Reply::json(status, &answer).into(),
             Taken::Call(running) => {
@@ -49,7 +49,7 @@ impl Front {
             return refuse(400, code::SERVER_ERROR, message);
         };
         let session = std::str::from_utf8(session).unwrap_or_default();
-        let Some(seat) = self.shared.middle.seat(session, &request.mount, &request.principal) else {
+        let Some(seat) = self.shared.middle.seat(session, &request.mount, &request.visitor) else {
             return refuse(404, NO_SESSION, crate::reply::NO_SESSION);
         };
         match request.headers.version {
@@ -63,7 +63,7 @@ impl Front {
     pub(crate) fn take(
         &self,
         seat: &Arc<dyn Seat>,
-        mount: &Mount,
+        (mount, who): (&Mount, &Visitor),
         message: Message,
         trace: Option<Box<Trace>>,
     ) -> Taken {
@@ -71,7 +71,8 @@ impl Front {
             (Shape::Notification, _) | (Shape::Request, None) => notified(&**seat, message),
             (Shape::Result | Shape::Error, id) => answered(&**seat, id, &message),
             (Shape::Request, Some(id)) => {
-                let call = Call { caller: seat.caller().clone(), mount: mount.clone(), message, headers: None, trace };
+                let (caller, mount, rights) = (seat.caller().clone(), mount.clone(), who.rights.clone());
+                let call = Call { caller, mount, message, headers: None, trace, rights };
                 self.requested(seat, call, id)
             }
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lb_exchange::{Busy, Call, Caller, Capabilities, ParamHeaders, Principal};
+use lb_exchange::{Busy, Call, Caller, Capabilities, ParamHeaders, Visitor};
 use lb_wire::revision::method::{self, MethodFacts, Modern};
 use lb_wire::revision::{Era, Revision, code};
 use lb_wire::{Id, Kind, Message, Raw, Shape, compose, header};
@@ -28,15 +28,15 @@ impl Front {
         };
         let facts = method::facts(message.method().as_bytes());
         let accept = request.headers.accept;
-        let checked = check(Some(&request.headers), facts, &message, request.principal);
+        let checked = check(Some(&request.headers), facts, &message, &request.visitor);
         let caller = match checked {
             Ok(caller) => caller,
             Err(fault) => return Reply::json(fault.status, &fault.answer(&id)).into(),
         };
         let listens = message.method() == method::SUBSCRIPTIONS_LISTEN;
         let client = Client::Modern(None);
-        let (mount, trace) = (request.mount, request.headers.trace());
-        let call = Call { caller: Arc::new(caller), mount, message, headers: Some(params), trace };
+        let (mount, trace, rights) = (request.mount, request.headers.trace(), request.visitor.rights);
+        let call = Call { caller: Arc::new(caller), mount, message, headers: Some(params), trace, rights };
         let running = match self.modern_call(&id, call, client.clone()) {
             Ok(running) => running,
             Err(answer) => return Reply::json(400, &answer).into(),
@@ -86,7 +86,7 @@ pub(crate) fn check(
     headers: Option<&Headers<'_>>,
     facts: Option<&MethodFacts>,
     message: &Message,
-    principal: Principal,
+    who: &Visitor,
 ) -> Result<Caller, Fault> {
     if message.method() == method::INITIALIZE {
         return Err(removed());
@@ -109,7 +109,8 @@ pub(crate) fn check(
         return Err(removed());
     }
     let client_info = message.meta(META_CLIENT).filter(|raw| raw.kind() == Kind::Object);
-    Ok(Caller { principal, revision, capabilities, client_info })
+    let (principal, client, family) = (who.principal.clone(), who.client.clone(), who.family.clone());
+    Ok(Caller { principal, client, family, revision, capabilities, client_info })
 }
 
 fn required_meta(message: &Message) -> Result<(Raw, Capabilities), Fault> {

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use lb_exchange::{BoxFuture, Mount, Place, Principal, Unseated};
+use lb_exchange::{BoxFuture, Mount, Place, Unseated, Visitor};
 use lb_wire::header;
 use lb_wire::revision::Era;
 
@@ -31,7 +31,7 @@ pub struct Arrival<'a> {
     /// Where.
     pub mount: &'a Mount,
     /// Who.
-    pub principal: &'a Principal,
+    pub visitor: &'a Visitor,
 }
 
 impl<'a> Wanted<'a> {
@@ -103,7 +103,7 @@ impl Front {
 
 impl<'a> Arrival<'a> {
     fn calls(self, tool: &'a str) -> Unseated<'a> {
-        Unseated { mount: self.mount, who: self.principal, tool }
+        Unseated { mount: self.mount, who: self.visitor, tool }
     }
 }
 

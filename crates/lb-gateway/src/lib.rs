@@ -37,5 +37,5 @@ pub use live::{
 };
 pub use nodes::{About, Host, LEASE, Membership, NodeInfo, NodeName, NodeStore};
 pub use reload::Change;
-pub use surface::{Introduction, Need, Surface, Visitor};
+pub use surface::{Introduction, Need, Surface, Via};
 pub use tracker::{Kind, Moment, ROWS_MAX, Row, SESSION_ROWS_MAX, Status, Tracked, Tracker, redacted_text, rfc3339};

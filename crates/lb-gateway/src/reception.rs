@@ -7,7 +7,7 @@ use lb_wire::compose::Object;
 use lb_wire::revision::Revision;
 use lb_wire::{Id, Raw, Text, compose};
 
-use crate::surface::{Introduction, Surface, Visitor};
+use crate::surface::{Introduction, Surface, Via};
 
 const INFO: &str =
     concat!(r#"{"name":"landbridge","title":"landbridge","version":""#, env!("CARGO_PKG_VERSION"), r#""}"#);
@@ -27,12 +27,12 @@ pub fn greeting(introduction: &Introduction, revision: Revision) -> Raw {
 }
 
 /// Opens a request, or answers it where it only introduces the client.
-pub fn open(surface: &Arc<dyn Surface>, call: Call, who: Visitor) -> Exchange {
+pub fn open(surface: &Arc<dyn Surface>, call: Call, who: Via) -> Exchange {
     match (call.message.method(), &who) {
-        ("server/discover", Visitor::Modern(_)) => {
+        ("server/discover", Via::Modern(_)) => {
             Exchange::ready(End::ours(Outcome::Result(discovered(&surface.introduction()))))
         }
-        ("subscriptions/listen", Visitor::Modern(_)) => listen(&call),
+        ("subscriptions/listen", Via::Modern(_)) => listen(&call),
         _ => surface.open(who, call),
     }
 }

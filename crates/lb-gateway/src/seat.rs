@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use lb_exchange::{BoxFuture, Call, Caller, Cancel, Desk, Exchange, Mount, Seat, SessionId, Streams};
 use lb_session::streams::SharedStreams;
 use lb_wire::{Message, Raw};
+use parking_lot::Mutex;
 
 use crate::census::Usage;
 use crate::convert;
@@ -17,7 +18,7 @@ use crate::live::Live;
 use crate::reception;
 use crate::registry::Entry;
 use crate::share::Joined;
-use crate::surface::{Surface, Visitor};
+use crate::surface::{Surface, Via};
 use crate::telemetry::Watcher;
 
 /// One session.
@@ -25,6 +26,8 @@ pub struct LegacySeat {
     pub(crate) id: SessionId,
     pub(crate) mount: Mount,
     pub(crate) caller: Arc<Caller>,
+    /// The login that was last used on it, if there was one.
+    pub(crate) family: Mutex<Option<Arc<str>>>,
     pub(crate) desk: Desk,
     pub(crate) streams: SharedStreams,
     pub(crate) ear: Arc<Ear>,
@@ -99,6 +102,19 @@ impl LegacySeat {
     pub(crate) fn last_used(&self) -> u64 {
         let touched = self.touched.load(Ordering::Relaxed);
         self.live().map_or(touched, |live| touched.max(live.last_used().as_secs()))
+    }
+
+    /// It is used by this login. True when that is another one than before, which is to be written.
+    pub(crate) fn note_family(&self, family: &Arc<str>) -> bool {
+        let mut known = self.family.lock();
+        if known.as_ref() == Some(family) {
+            return false;
+        }
+        if let Some(kept) = &self.kept {
+            kept.set_family(family.clone());
+        }
+        *known = Some(family.clone());
+        true
     }
 
     /// Its session, if it has a surface of ours.
@@ -203,7 +219,7 @@ impl Seat for LegacySeat {
                 link.open(call, convert::from_legacy)
             }
             Way::Shared(joined) => joined.open(call, convert::from_legacy),
-            Way::Surface(live, surface) => reception::open(surface, call, Visitor::Seated(live.clone())),
+            Way::Surface(live, surface) => reception::open(surface, call, Via::Seated(live.clone())),
         };
         if tells
             && let Some(gateway) = self.gateway.upgrade()

@@ -20,7 +20,7 @@ pub trait Surface: Send + Sync {
     }
 
     /// Opens a request, other than those that introduce a client.
-    fn open(&self, who: Visitor, call: Call) -> Exchange;
+    fn open(&self, who: Via, call: Call) -> Exchange;
 }
 
 /// What a call needs of a session that its client may never have heard of.
@@ -43,8 +43,8 @@ pub struct Introduction {
     pub instructions: String,
 }
 
-/// Who calls.
-pub enum Visitor {
+/// By which way a call came.
+pub enum Via {
     /// A legacy client in its session.
     Seated(Arc<Live>),
     /// A modern client, which names its session itself, or none.

@@ -57,8 +57,8 @@ impl Visit<'_> {
     ) -> Option<Response<Body>> {
         // Who repeats a header hears of it here.
         let headers = inbound::headers(request.headers()).ok()?;
-        let principal = self.principal();
-        let arrival = mount.map(|mount| Arrival { mount, principal: &principal });
+        let visitor = self.visitor();
+        let arrival = mount.map(|mount| Arrival { mount, visitor: &visitor });
         let mut why = String::new();
         for _ in 0..ATTEMPTS_MAX {
             let place = match self.server.front.route(&headers, arrival) {
@@ -156,7 +156,7 @@ impl Visit<'_> {
     ) -> Option<Letter> {
         let text = |value: Option<&HeaderValue>| value.and_then(|value| value.to_str().ok()).map(str::to_owned);
         let claims = Claims {
-            principal: self.principal().as_str().to_owned(),
+            principal: self.visitor().principal.as_str().to_owned(),
             ip: self.peer.client(request.headers(), self.settings),
             id: text(Some(record.id()))?,
             host: text(request.headers().get(HOST)),

@@ -347,13 +347,13 @@ impl Visit<'_> {
         asked: Asked,
     ) -> Result<Option<Posted>, inbound::Repeated> {
         let headers = inbound::headers(map)?;
-        let principal = self.principal();
-        let arrival = Arrival { mount, principal: &principal };
+        let visitor = self.visitor();
+        let arrival = Arrival { mount, visitor: &visitor };
         if asked == Asked::Nobody && !self.server.front.is_here(&headers, Some(arrival)) {
             return Ok(None);
         }
         let params = if era == Era::Modern { inbound::params(map) } else { Vec::new() };
-        let request = lb_front::Request { mount: mount.clone(), principal, headers };
+        let request = lb_front::Request { mount: mount.clone(), visitor, headers };
         Ok(Some(self.server.front.post(request, params, body.clone())))
     }
 
@@ -373,7 +373,7 @@ impl Visit<'_> {
             Ok(headers) => headers,
             Err(repeated) => return repeated_header(repeated, era),
         };
-        let asked = lb_front::Request { mount, principal: self.principal(), headers };
+        let asked = lb_front::Request { mount, visitor: self.visitor(), headers };
         let reply = if *request.method() == Method::GET {
             self.server.front.get(&asked)
         } else {

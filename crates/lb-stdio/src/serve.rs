@@ -6,7 +6,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use bytes::{Buf, BytesMut};
-use lb_exchange::{Mount, Principal, Receipt};
+use lb_exchange::{Mount, Receipt, Visitor};
 use lb_front::{Connection, Front, Outgoing};
 use lb_wire::{Line, LineTooLong, Lines};
 use tokio::io::AsyncWrite as _;
@@ -32,7 +32,7 @@ const PENDING_MAX: usize = 256 << 10;
 pub async fn serve(
     front: &Front,
     mount: Mount,
-    who: Principal,
+    who: Visitor,
     shutdown: impl Future<Output = ()>,
     ending: impl FnOnce(),
 ) -> io::Result<()> {

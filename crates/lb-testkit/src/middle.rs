@@ -5,8 +5,8 @@ use std::future::Future;
 use std::sync::Arc;
 
 use lb_exchange::{
-    BoxFuture, Call, Caller, Cancel, Desk, End, Exchange, Hello, Middle, Mount, Outcome, Place, Principal, Refusal,
-    Seat, SessionId, Step, Streams, Tasks, Unseated, Welcome, Yield,
+    BoxFuture, Call, Caller, Cancel, Desk, End, Exchange, Hello, Middle, Mount, Outcome, Place, Refusal, Seat,
+    SessionId, Step, Streams, Tasks, Unseated, Visitor, Welcome, Yield,
 };
 use lb_wire::Message;
 use parking_lot::Mutex;
@@ -154,9 +154,9 @@ impl Middle for ScriptedMiddle {
         })
     }
 
-    fn seat(&self, id: &str, mount: &Mount, who: &Principal) -> Option<Arc<dyn Seat>> {
+    fn seat(&self, id: &str, mount: &Mount, who: &Visitor) -> Option<Arc<dyn Seat>> {
         let seat = self.seats.lock().get(id).cloned()?;
-        let ours = seat.mount == *mount && seat.caller.principal == *who && !*seat.over.lock();
+        let ours = seat.mount == *mount && seat.caller.is(who) && !*seat.over.lock();
         ours.then_some(seat as Arc<dyn Seat>)
     }
 
@@ -193,7 +193,8 @@ impl Middle for ScriptedMiddle {
 
     fn locate_unseated<'a>(&'a self, call: Unseated<'a>) -> BoxFuture<'a, Place> {
         write(&self.log, "locate");
-        let (elsewhere, what) = (self.elsewhere.lock().clone(), format!("{} {}", call.who.as_str(), call.tool));
+        let (elsewhere, what) =
+            (self.elsewhere.lock().clone(), format!("{} {}", call.who.principal.as_str(), call.tool));
         Box::pin(async move { elsewhere.map_or(Place::Here, |place| place(&what)) })
     }
 }

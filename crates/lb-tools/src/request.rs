@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lb_exchange::Caller;
-use lb_gateway::{Backend, Live, Visitor};
+use lb_gateway::{Backend, Live, Via};
 use lb_session::Moment;
 use lb_wire::Raw;
 use lb_wire::revision::{Era, Revision};
@@ -68,17 +68,17 @@ impl Seen {
 
 /// The session of a call, and whether it is the client's own: that of the seat, the one that is named, or else the
 /// default one.
-pub(crate) fn session(who: Visitor, caller: &Arc<Caller>, args: &Args) -> Checked<(Arc<Live>, bool)> {
+pub(crate) fn session(who: Via, caller: &Arc<Caller>, args: &Args) -> Checked<(Arc<Live>, bool)> {
     let gateway = match who {
         // A session that is named must be this one.
-        Visitor::Seated(live) => match args.maybe_text("session")? {
+        Via::Seated(live) => match args.maybe_text("session")? {
             Some(handle) if handle != live.handle() => return Err(no_session()),
             _ => return Ok((live, true)),
         },
-        Visitor::Modern(gateway) => gateway,
+        Via::Modern(gateway) => gateway,
     };
     let (live, own) = match args.maybe_text("session")? {
-        Some(handle) => (gateway.session(&handle, &caller.principal).ok_or_else(no_session)?, true),
+        Some(handle) => (gateway.session(&handle, caller).ok_or_else(no_session)?, true),
         None => (gateway.default_session(caller), false),
     };
     // A seat is touched where it is found.

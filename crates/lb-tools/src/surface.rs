@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lb_exchange::{BoxFuture, Call, Caller, Cancel, Command, End, Exchange, Outcome};
-use lb_gateway::{Introduction, Kind, Need, Surface, Tracked, Visitor};
+use lb_gateway::{Introduction, Kind, Need, Surface, Tracked, Via};
 use lb_wire::Raw;
 use lb_wire::compose::Object;
 use lb_wire::revision::code;
@@ -40,7 +40,7 @@ impl Surface for Tools {
         }
     }
 
-    fn open(&self, who: Visitor, call: Call) -> Exchange {
+    fn open(&self, who: Via, call: Call) -> Exchange {
         match call.message.method() {
             "tools/call" => self.call(who, &call),
             "tools/list" => answer(catalog::listed(call.caller.revision)),
@@ -56,7 +56,7 @@ impl Surface for Tools {
 }
 
 impl Tools {
-    fn call(&self, who: Visitor, call: &Call) -> Exchange {
+    fn call(&self, who: Via, call: &Call) -> Exchange {
         let name = call.message.member("name").and_then(|raw| raw.to_text().map(|text| text.into_owned()));
         let Some(name) = name else {
             return Exchange::ready(End::error(code::INVALID_PARAMS, "\"name\" must be a string", None));

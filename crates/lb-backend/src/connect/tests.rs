@@ -34,8 +34,14 @@ async fn connect(revision: Revision, scripts: Vec<Script>) -> (Result<Era, Strin
         tasks: tasks.clone(),
         children: Children::new(1),
     };
-    let caller =
-        Caller { principal: Principal::local(), revision, capabilities: Capabilities::none(), client_info: None };
+    let caller = Caller {
+        principal: Principal::local(),
+        client: None,
+        family: None,
+        revision,
+        capabilities: Capabilities::none(),
+        client_info: None,
+    };
     let feed = Feed::default();
     let wish = Wish { caller: Arc::new(caller), hello: None, feed, tasks, client_says_initialized: false };
     let connected = Connector::new(Server::new(Arc::new(spec), environment).unwrap()).connect(&wish).await;

@@ -79,11 +79,17 @@ pub async fn modern(server: &mut Script) -> Arc<HttpConnection> {
 
 /// A call of a client of this revision.
 pub fn call(revision: Revision, method: &str, params: &Value) -> Call {
-    let caller =
-        Caller { principal: Principal::local(), revision, capabilities: Capabilities::none(), client_info: None };
+    let caller = Caller {
+        principal: Principal::local(),
+        client: None,
+        family: None,
+        revision,
+        capabilities: Capabilities::none(),
+        client_info: None,
+    };
     let message = json!({"jsonrpc": "2.0", "id": "c", "method": method, "params": params}).to_string();
     let message = Message::scan(message.into()).unwrap();
-    Call { caller: Arc::new(caller), mount: Mount::Default, message, headers: None, trace: None }
+    Call { caller: Arc::new(caller), mount: Mount::Default, message, headers: None, trace: None, rights: None }
 }
 
 pub fn tool(connection: &Arc<HttpConnection>) -> Exchange {

@@ -31,7 +31,7 @@ impl Front {
         let mut answers = batch.errors;
         let mut calls: Vec<Running> = Vec::new();
         for message in batch.messages {
-            match self.take(&seat, &request.mount, message, request.headers.trace()) {
+            match self.take(&seat, (&request.mount, &request.visitor), message, request.headers.trace()) {
                 Taken::Nothing => {}
                 Taken::Answer(answer, _) => answers.push(answer),
                 Taken::Call(running) => calls.push(running),

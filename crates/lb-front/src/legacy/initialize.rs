@@ -1,6 +1,6 @@
 //! `initialize`: a client introduces itself and is seated.
 
-use lb_exchange::{Caller, Capabilities, Hello, Mount, Principal, Refusal, Welcome};
+use lb_exchange::{Caller, Capabilities, Hello, Mount, Refusal, Visitor, Welcome};
 use lb_wire::revision::{Era, Revision, code};
 use lb_wire::{Id, Kind, Message, Raw, compose};
 
@@ -14,13 +14,13 @@ impl Front {
         let Some(id) = message.id().cloned() else { return Reply::accepted().into() };
         let live = request.headers.session.and_then(|session| {
             let session = std::str::from_utf8(session).ok()?;
-            self.shared.middle.seat(session, &request.mount, &request.principal)
+            self.shared.middle.seat(session, &request.mount, &request.visitor)
         });
         if live.is_some() {
             let message = "Invalid Request: this session is already initialized";
             return Reply::refuse(Era::Legacy, Some(&id), 400, code::INVALID_REQUEST, message).into();
         }
-        let hello = match hello(request.principal.clone(), request.mount.clone(), message) {
+        let hello = match hello(&request.visitor, request.mount.clone(), message) {
             Ok(hello) => hello,
             Err(why) => return Reply::refuse(Era::Legacy, Some(&id), 400, code::INVALID_PARAMS, why).into(),
         };
@@ -52,7 +52,7 @@ impl Front {
 }
 
 /// What a client says about itself.
-pub(crate) fn hello(principal: Principal, mount: Mount, message: Message) -> Result<Hello, &'static str> {
+pub(crate) fn hello(who: &Visitor, mount: Mount, message: Message) -> Result<Hello, &'static str> {
     let version = message.member("protocolVersion");
     let Some(version) = version.as_ref().and_then(Raw::to_text) else {
         return Err("Invalid params: initialize needs a protocolVersion");
@@ -60,7 +60,9 @@ pub(crate) fn hello(principal: Principal, mount: Mount, message: Message) -> Res
     // The session keeps it.
     let object = |name| message.member(name).filter(|raw| raw.kind() == Kind::Object).map(|raw| raw.detached());
     let caller = Caller {
-        principal,
+        principal: who.principal.clone(),
+        client: who.client.clone(),
+        family: who.family.clone(),
         revision: Revision::negotiate_legacy(&version),
         capabilities: object("capabilities").map_or_else(Capabilities::none, Capabilities),
         client_info: object("clientInfo"),

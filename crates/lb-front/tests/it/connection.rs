@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use lb_exchange::{Mount, Principal};
+use lb_exchange::{Mount, Visitor};
 use lb_front::Connection;
 use lb_testkit::{ScriptedMiddle, ask, note, result, wait_for_answer, wait_for_cancel};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::desk::*;
 
 fn connect(middle: &Arc<ScriptedMiddle>) -> Connection {
-    front(middle).connection(Principal::local(), Mount::Default)
+    front(middle).connection(Visitor::local(), Mount::Default)
 }
 
 fn send(connection: &mut Connection, message: &Value) {

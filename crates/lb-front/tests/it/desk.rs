@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use lb_exchange::{Mount, Principal};
+use lb_exchange::{Mount, Visitor};
 use lb_front::{Accept, Frame, Frames, Front, Headers, Reply, Request, Settings};
 use lb_session::streams::SharedStreams;
 use lb_testkit::ScriptedMiddle;
@@ -27,16 +27,22 @@ pub struct Client {
     pub session: Option<String>,
     pub version: Option<&'static str>,
     pub accept: Accept,
+    pub visitor: Visitor,
 }
 
 impl Client {
     pub fn new(front: Front) -> Self {
-        Self { front, session: None, version: None, accept: Accept::Both }
+        Self { front, session: None, version: None, accept: Accept::Both, visitor: Visitor::local() }
     }
 
     /// A seated legacy client with these capabilities.
     pub async fn seated(front: Front, version: &str, capabilities: Value) -> Self {
-        let mut client = Self::new(front);
+        Self::seated_as(front, Visitor::local(), version, capabilities).await
+    }
+
+    /// The same for somebody else.
+    pub async fn seated_as(front: Front, visitor: Visitor, version: &str, capabilities: Value) -> Self {
+        let mut client = Self { visitor, ..Self::new(front) };
         let params = json!({ "protocolVersion": version, "capabilities": capabilities });
         match client.post(&request(0, "initialize", params)).await {
             Reply::Json { session: Some(session), .. } => client.session = Some(session.as_str().to_owned()),
@@ -55,7 +61,7 @@ impl Client {
     }
 
     pub fn request<'a>(&self, headers: Headers<'a>) -> Request<'a> {
-        Request { mount: Mount::Default, principal: Principal::local(), headers }
+        Request { mount: Mount::Default, visitor: self.visitor.clone(), headers }
     }
 
     pub async fn post(&self, body: &Value) -> Reply {

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use lb_exchange::{Command, ErrorBody, Mount, Principal, Refusal};
+use lb_exchange::{Command, ErrorBody, Mount, Principal, Refusal, Visitor};
 use lb_front::{Accept, Headers, Reply};
 use lb_testkit::{note, result, wait_for_cancel};
 use serde_json::json;
@@ -60,7 +60,7 @@ async fn requests_need_a_session_that_lives_here() {
 
     let elsewhere = lb_front::Request {
         mount: Mount::Server(lb_exchange::ServerName::parse("one").unwrap()),
-        principal: Principal::local(),
+        visitor: Visitor::local(),
         headers: client.headers(),
     };
     let body = bytes::Bytes::from(list.to_string());
@@ -73,6 +73,45 @@ async fn requests_need_a_session_that_lives_here() {
     let gone = client.front.delete(&client.request(client.headers()));
     assert_eq!(json_of(gone).0, 200);
     assert_eq!(code_of(client.post(&list).await), (404, -32001), "DELETE ends the session");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_is_unknown_to_everybody_but_one_client_of_one_principal() {
+    let middle = middle();
+    let who = |principal: &str, client: Option<&str>| Visitor {
+        client: client.map(Into::into),
+        family: Some("f1".into()),
+        ..Visitor::of(Principal::named(principal))
+    };
+    let ours = who("ann", Some("editor"));
+    let client = Client::seated_as(front(&middle), ours.clone(), "2025-11-25", json!({})).await;
+    let list = request(7, "tools/list", json!({}));
+    let priming = stream_of(client.get(None)).next().await.expect("a first frame");
+    let cursor = event_id(&priming).expect("an id");
+    let unknown = Client { session: Some("0".repeat(64)), ..client.clone() };
+    let hello = request(1, "initialize", json!({ "protocolVersion": "2025-11-25" }));
+    for stranger in [who("ann", Some("shell")), who("ann", None), who("bob", Some("editor")), Visitor::local()] {
+        let foreign = Client { visitor: stranger.clone(), ..client.clone() };
+        let pairs = [
+            (foreign.post(&list).await, unknown.post(&list).await),
+            (foreign.get(None), unknown.get(None)),
+            (foreign.get(Some(&cursor)), unknown.get(Some(&cursor))),
+            (
+                foreign.front.delete(&foreign.request(foreign.headers())),
+                unknown.front.delete(&unknown.request(unknown.headers())),
+            ),
+        ];
+        for (foreign, unknown) in pairs {
+            let foreign = json_of(foreign);
+            assert_eq!(foreign.0, 404, "{stranger:?}");
+            assert_eq!(foreign, json_of(unknown), "{stranger:?} is told nothing else");
+        }
+        let Reply::Json { session: Some(other), .. } = foreign.post(&hello).await else { panic!("a new session") };
+        assert_ne!(Some(other.as_str()), client.session.as_deref());
+    }
+    let renewed = Client { visitor: Visitor { family: Some("f2".into()), ..ours }, ..client.clone() };
+    assert_eq!(json_of(renewed.post(&list).await).0, 200, "another login of the same client goes on");
+    stream_of(renewed.get(Some(&cursor)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use lb_exchange::{Mount, Place, Principal};
+use lb_exchange::{Mount, Place, Principal, Visitor};
 use lb_front::{Arrival, Headers, Route, Wanted};
 use serde_json::json;
 
@@ -73,8 +73,8 @@ fn a_modern_call_of_a_tool_may_need_what_another_node_has() {
 async fn a_modern_call_is_served_where_what_it_needs_is() {
     let middle = middle();
     let front = front(&middle);
-    let (mount, principal) = (Mount::Tools, Principal::named("ann"));
-    let arrival = Some(Arrival { mount: &mount, principal: &principal });
+    let (mount, visitor) = (Mount::Tools, Visitor::of(Principal::named("ann")));
+    let arrival = Some(Arrival { mount: &mount, visitor: &visitor });
     let headers = |tool: &'static str| {
         let (version, method) = (Some("2026-07-28".as_bytes()), Some("tools/call".as_bytes()));
         Headers { version, method, name: Some(tool.as_bytes()), ..Headers::default() }

@@ -1,6 +1,7 @@
-//! The session of modern clients that name none: one for each principal, wherever its requests land.
+//! The session of modern clients that name none: one for each client of a principal, wherever its
+//! requests land.
 //!
-//! It is a seat like any other, under a name that follows from the principal, so that every node finds the same one. It is
+//! It is a seat like any other, under a name that follows from those two, so that every node finds the same one. It is
 //! there in memory as soon as a tool is called, and kept from the moment that something has to be remembered. Where nodes
 //! share a store, a call that may have to remember something begins when the session is ours: nobody else can begin it
 //! meanwhile.
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use lb_exchange::{Caller, Capabilities, Exchange, Feed, Hello, Mount, Place, Principal, SessionId, Unseated};
+use lb_exchange::{Caller, Capabilities, Exchange, Feed, Hello, Mount, Place, Principal, SessionId, Unseated, Visitor};
 use lb_session::Session;
 use lb_store::{Batch, Error};
 use lb_wire::revision::{Revision, method};
@@ -29,20 +30,20 @@ const FIRST: u64 = 1;
 
 impl Gateway {
     /// The session of a modern client that names one; `None` when it is unknown, another's, or over.
-    pub fn session(&self, handle: &str, who: &Principal) -> Option<Arc<Live>> {
-        let seat = self.0.default_seat(&id_of(who))?;
+    pub fn session(&self, handle: &str, who: &Caller) -> Option<Arc<Live>> {
+        let seat = self.0.default_seat(&id_of(&who.principal, who.client.as_deref()))?;
         let live = seat.live().filter(|live| live.handle() == handle && live.is_remembered()).cloned()?;
-        self.0.use_seat(&seat);
+        self.0.use_seat(&seat, who.family.as_ref());
         Some(live)
     }
 
     /// The session of modern clients of a principal that name none. Remembers nothing until it has to.
     pub fn default_session(&self, who: &Arc<Caller>) -> Arc<Live> {
-        let id = id_of(&who.principal);
-        let known = self.0.default_seat(&id).or_else(|| self.0.begin_default(&id, &who.principal, FIRST));
+        let id = id_of(&who.principal, who.client.as_deref());
+        let known = self.0.default_seat(&id).or_else(|| self.0.begin_default(&id, &who.visitor(), FIRST));
         match known.as_ref().and_then(|seat| Some((seat, seat.live()?))) {
             Some((seat, live)) => {
-                self.0.use_seat(seat);
+                self.0.use_seat(seat, who.family.as_ref());
                 live.clone()
             }
             // Without a surface nobody asks for it.
@@ -52,15 +53,16 @@ impl Gateway {
 }
 
 impl Shared {
-    /// A client uses a session.
-    pub(super) fn use_seat(&self, seat: &LegacySeat) {
+    /// A client uses a session, by this login.
+    pub(super) fn use_seat(&self, seat: &LegacySeat, family: Option<&Arc<str>>) {
         seat.touched.store(self.now(), Ordering::Relaxed);
         seat.usage.add();
         if let Some(live) = seat.live() {
             live.touch();
         }
+        let renewed = family.is_some_and(|family| seat.note_family(family));
         if let (Some(kept), Some(keeper)) = (&seat.kept, &self.keeper)
-            && kept.touch(keeper, self.now())
+            && (kept.touch(keeper, self.now()) || renewed)
         {
             keeper.mark(&seat.id);
         }
@@ -69,7 +71,7 @@ impl Shared {
     /// Whether what a modern call needs is known to be here, or cannot be anywhere.
     pub(super) fn is_unseated_here(&self, call: &Unseated<'_>) -> bool {
         let Some(keeper) = &self.keeper else { return true };
-        self.need(call) == Need::Nothing || self.is_default_here(keeper, &id_of(call.who))
+        self.need(call) == Need::Nothing || self.is_default_here(keeper, &id_of_visitor(call.who))
     }
 
     fn is_default_here(&self, keeper: &Keeper, id: &SessionId) -> bool {
@@ -91,7 +93,7 @@ impl Shared {
     pub(super) async fn locate_unseated(self: &Arc<Self>, call: Unseated<'_>) -> Place {
         let need = self.need(&call);
         let (Some(keeper), true) = (&self.keeper, need != Need::Nothing) else { return Place::Here };
-        let id = id_of(call.who);
+        let id = id_of_visitor(call.who);
         for _ in 0..ATTEMPTS {
             if self.is_default_here(keeper, &id) {
                 return Place::Here;
@@ -114,13 +116,7 @@ impl Shared {
         self.surface(call.mount).map_or(Need::Nothing, |surface| surface.need(call.tool))
     }
 
-    async fn find_default(
-        self: &Arc<Self>,
-        keeper: &Arc<Keeper>,
-        id: &SessionId,
-        who: &Principal,
-        need: Need,
-    ) -> Place {
+    async fn find_default(self: &Arc<Self>, keeper: &Arc<Keeper>, id: &SessionId, who: &Visitor, need: Need) -> Place {
         for _ in 0..ATTEMPTS {
             if let Some(kept) = self.default_seat(id).and_then(|seat| seat.kept.clone())
                 && kept.is_owned()
@@ -146,7 +142,7 @@ impl Shared {
         self: &Arc<Self>,
         keeper: &Arc<Keeper>,
         id: &SessionId,
-        who: &Principal,
+        who: &Visitor,
         need: Need,
     ) -> Result<Woken, Error> {
         if let Some(over) = keeper.writing_of(id).filter(|writing| writing.is_over()) {
@@ -213,7 +209,7 @@ impl Shared {
         self: &Arc<Self>,
         keeper: &Arc<Keeper>,
         id: &SessionId,
-        who: &Principal,
+        who: &Visitor,
         (need, epoch): (Need, u64),
     ) -> Woken {
         let seat = self.default_seat(id).or_else(|| self.begin_default(id, who, epoch));
@@ -242,7 +238,7 @@ impl Shared {
     }
 
     /// A session that remembers nothing; or the one that somebody else has begun meanwhile.
-    fn begin_default(self: &Arc<Self>, id: &SessionId, who: &Principal, epoch: u64) -> Option<Arc<LegacySeat>> {
+    fn begin_default(self: &Arc<Self>, id: &SessionId, who: &Visitor, epoch: u64) -> Option<Arc<LegacySeat>> {
         let seat = self.make_default(id, who, epoch)?;
         {
             let mut sessions = self.sessions.write();
@@ -258,7 +254,7 @@ impl Shared {
         Some(seat)
     }
 
-    fn make_default(self: &Arc<Self>, id: &SessionId, who: &Principal, epoch: u64) -> Option<Arc<LegacySeat>> {
+    fn make_default(self: &Arc<Self>, id: &SessionId, who: &Visitor, epoch: u64) -> Option<Arc<LegacySeat>> {
         let surface = self.setup.tools.clone()?;
         let hello = nobodys_hello(who)?;
         let (handle, caller) = (SessionId::random(), Arc::new(hello.caller.clone()));
@@ -289,9 +285,9 @@ impl Shared {
     }
 
     /// Where nothing may be lost that was answered, a call in such a session ends when what it changed is written.
-    pub(super) fn default_written_first(self: &Arc<Self>, who: &Principal, exchange: Exchange) -> Exchange {
+    pub(super) fn default_written_first(self: &Arc<Self>, who: &Caller, exchange: Exchange) -> Exchange {
         let Some(keeper) = self.keeper.clone().filter(|keeper| keeper.writes_first()) else { return exchange };
-        let (shared, id) = (self.clone(), id_of(who));
+        let (shared, id) = (self.clone(), id_of(&who.principal, who.client.as_deref()));
         exchange.ending_with(move || {
             Box::pin(async move {
                 let kept = shared.default_seat(&id).and_then(|seat| seat.kept.clone());
@@ -306,14 +302,25 @@ impl Shared {
 
 /// What the session of modern clients of a principal is called within. No client can name it so: what clients name has
 /// another shape.
-fn id_of(who: &Principal) -> SessionId {
-    SessionId::from_client(&format!("default:tools:{}", who.as_str()))
+fn id_of(who: &Principal, client: Option<&str>) -> SessionId {
+    let who = who.as_str();
+    SessionId::from_client(&match client {
+        None => format!("default:tools:{who}"),
+        // Neither name can pass for a part of the other.
+        Some(client) => format!("default:client:{}:{who}:{client}", who.len()),
+    })
+}
+
+fn id_of_visitor(who: &Visitor) -> SessionId {
+    id_of(&who.principal, who.client.as_deref())
 }
 
 /// How somebody would introduce himself of whom nothing is known: such a session is no single client's.
-fn nobodys_hello(who: &Principal) -> Option<Hello> {
+fn nobodys_hello(who: &Visitor) -> Option<Hello> {
     let caller = Caller {
-        principal: who.clone(),
+        principal: who.principal.clone(),
+        client: who.client.clone(),
+        family: who.family.clone(),
         revision: Revision::LATEST_MODERN,
         capabilities: Capabilities(Raw::empty_object()),
         client_info: None,

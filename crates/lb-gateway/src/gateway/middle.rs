@@ -4,20 +4,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use lb_exchange::{
-    BoxFuture, Call, End, Exchange, Hello, Middle, Mount, Place, Principal, Refusal, Seat, Unseated, Welcome,
+    BoxFuture, Call, End, Exchange, Hello, Middle, Mount, Place, Principal, Refusal, Seat, Unseated, Visitor, Welcome,
 };
 
 use super::{Gateway, unknown_server};
 use crate::pool::Pool;
 use crate::reception;
-use crate::surface::Visitor;
+use crate::surface::Via;
 
 impl Middle for Gateway {
     fn open(&self, call: Call) -> Exchange {
         if let Some(surface) = self.0.surface(&call.mount) {
             let watch = self.0.totals.own.received(&call.message, call.trace.as_deref());
-            let who = call.caller.principal.clone();
-            let exchange = reception::open(surface, call, Visitor::Modern(self.clone()));
+            let who = call.caller.clone();
+            let exchange = reception::open(surface, call, Via::Modern(self.clone()));
             return self.0.default_written_first(&who, exchange).watched(watch);
         }
         let Some(entry) = self.0.entry(&call.mount, &call.caller.principal) else {
@@ -37,13 +37,13 @@ impl Middle for Gateway {
         Box::pin(self.0.seat(hello))
     }
 
-    fn seat(&self, id: &str, mount: &Mount, who: &Principal) -> Option<Arc<dyn Seat>> {
+    fn seat(&self, id: &str, mount: &Mount, who: &Visitor) -> Option<Arc<dyn Seat>> {
         let seat = self.0.sessions.read().get(id).cloned()?;
-        let same = seat.mount == *mount && seat.caller.principal == *who && !seat.ended.load(Ordering::Relaxed);
+        let same = seat.mount == *mount && seat.caller.is(who) && !seat.ended.load(Ordering::Relaxed);
         if !same || seat.is_default() {
             return None;
         }
-        self.0.use_seat(&seat);
+        self.0.use_seat(&seat, who.family.as_ref());
         Some(seat)
     }
 

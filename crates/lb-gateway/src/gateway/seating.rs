@@ -13,6 +13,7 @@ use lb_telemetry::Outcome;
 use lb_wire::Raw;
 use lb_wire::revision::code;
 use lb_wire::splice::Splice;
+use parking_lot::Mutex;
 
 use super::{Shared, unknown_server};
 use crate::census::Usage;
@@ -218,6 +219,7 @@ impl Shared {
             busy: AtomicU64::new(0),
             leaving: AtomicBool::new(false),
             ended: AtomicBool::new(false),
+            family: Mutex::new(caller.family.clone()),
             caller,
             kept,
         })

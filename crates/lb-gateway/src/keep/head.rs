@@ -1,5 +1,6 @@
 //! Who a session belongs to and where it leads: all that never changes of it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lb_exchange::{Caller, Capabilities, Hello, Mount, Principal, ServerName, SessionId};
@@ -35,6 +36,8 @@ impl Head {
             .text("mount", mount)
             .maybe_text("server", server)
             .text("principal", caller.principal.as_str())
+            .maybe_text("client", caller.client.as_deref())
+            .maybe_text("family", caller.family.as_deref())
             .text("revision", caller.revision.as_str())
             .raw("capabilities", &caller.capabilities.0)
             .maybe("clientInfo", caller.client_info.as_ref())
@@ -42,6 +45,13 @@ impl Head {
             .number("began", u64::try_from(self.began.as_millis()).unwrap_or(u64::MAX))
             .raw("hello", &self.hello.message.body().unwrap_or_else(Raw::empty_object))
             .finish()
+    }
+
+    /// The same session, used by another login.
+    pub(crate) fn renewed(kept: &Raw, family: Arc<str>) -> Option<Raw> {
+        let mut head = Self::read(kept)?;
+        head.hello.caller.family = Some(family);
+        Some(head.kept())
     }
 
     /// Reads what was written; `None` when that is none of ours.
@@ -58,6 +68,8 @@ impl Head {
         };
         let caller = Caller {
             principal: Principal::named(&text("principal")?),
+            client: text("client").map(Arc::from),
+            family: text("family").map(Arc::from),
             revision: Revision::parse(text("revision")?.as_bytes())?,
             capabilities: Capabilities(kept.member("capabilities")?.detached()),
             client_info: kept.member("clientInfo").map(|info| info.detached()),

@@ -1,3 +1,4 @@
+mod bound;
 mod cluster;
 mod defaults;
 mod full;
@@ -9,7 +10,7 @@ use futures_util::TryStreamExt as _;
 use lb_backend::{Children, Environment};
 use lb_exchange::{
     Call, Caller, Cancel, Capabilities, End, Exchange, Hello, Middle as _, Mount, Outcome, Place, Principal, Refusal,
-    Remote, Seat, Tasks,
+    Remote, Seat, Tasks, Visitor,
 };
 use lb_session::{Filter, Happening, NewTask, TaskStatus, Ulid};
 use lb_store::{Key, Settings};
@@ -21,7 +22,7 @@ use super::*;
 use crate::gateway::{Gateway, Limits, Setup};
 use crate::live::Live;
 use crate::nodes::About;
-use crate::surface::{Introduction, Need, Surface, Visitor};
+use crate::surface::{Introduction, Need, Surface, Via};
 
 const TTL: Duration = Duration::from_secs(3_600);
 
@@ -41,7 +42,7 @@ impl Surface for Bare {
         }
     }
 
-    fn open(&self, _: Visitor, _: Call) -> Exchange {
+    fn open(&self, _: Via, _: Call) -> Exchange {
         Exchange::ready(End::ours(Outcome::Result(Raw::empty_object())))
     }
 }
@@ -101,10 +102,16 @@ impl Node<'_> {
 
 impl Process {
     async fn try_begin(&self) -> Result<String, Refusal> {
+        self.try_begin_as(&Visitor::local()).await
+    }
+
+    async fn try_begin_as(&self, who: &Visitor) -> Result<String, Refusal> {
         let message =
             r#"{"jsonrpc":"2.0","id":"a","method":"initialize","params":{"protocolVersion":"2025-06-18","x":[1]}}"#;
         let caller = Caller {
-            principal: Principal::local(),
+            principal: who.principal.clone(),
+            client: who.client.clone(),
+            family: who.family.clone(),
             revision: Revision::parse(b"2025-06-18").expect("a revision"),
             capabilities: Capabilities(Raw::from_static(r#"{"sampling":{}}"#)),
             client_info: Some(Raw::from_static(r#"{"name":"t"}"#)),
@@ -126,7 +133,7 @@ impl Process {
     /// What a front does with a request.
     async fn seat(&self, id: &str) -> Option<Arc<dyn Seat>> {
         assert_eq!(self.locate(id).await, Place::Here);
-        self.gateway.seat(id, &Mount::Tools, &Principal::local())
+        self.gateway.seat(id, &Mount::Tools, &Visitor::local())
     }
 
     async fn live(&self, id: &str) -> Arc<Live> {
@@ -214,8 +221,11 @@ async fn a_session_comes_back_with_what_it_remembered_and_to_its_client_alone() 
     assert_eq!(second.locate(&"0".repeat(64)).await, Place::Here, "that is none of ours");
     assert!(second.seat(&"0".repeat(64)).await.is_none());
     let back = second.live(&id).await;
-    assert!(second.gateway.seat(&id, &Mount::Default, &Principal::local()).is_none(), "it was somewhere else");
-    assert!(second.gateway.seat(&id, &Mount::Tools, &Principal::named("eve")).is_none(), "it is somebody else's");
+    assert!(second.gateway.seat(&id, &Mount::Default, &Visitor::local()).is_none(), "it was somewhere else");
+    assert!(
+        second.gateway.seat(&id, &Mount::Tools, &Visitor::of(Principal::named("eve"))).is_none(),
+        "it is somebody else's"
+    );
     let seat = second.seat(&id).await.expect("there");
     assert_eq!(seat.caller().capabilities.0.as_str(), r#"{"sampling":{}}"#);
     assert_eq!(seat.caller().client_info.as_ref().map(Raw::as_str), Some(r#"{"name":"t"}"#));
@@ -304,7 +314,7 @@ async fn a_session_that_ends_before_it_was_written_is_not_written_after() {
     let process = ALONE.start(&store).await;
     process.keeper().finishing.cancel();
     let id = process.begin().await;
-    let seat = process.gateway.seat(&id, &Mount::Tools, &Principal::local()).expect("there");
+    let seat = process.gateway.seat(&id, &Mount::Tools, &Visitor::local()).expect("there");
     seat.end(Cancel::SessionEnd);
     seat.ended().await;
     process.written().await;
@@ -455,7 +465,7 @@ async fn where_nothing_may_be_lost_an_answer_comes_after_what_its_call_changed()
         let message = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}"#;
         let message = Message::scan(Bytes::from_static(message.as_bytes())).expect("a message");
         let (caller, mount) = (seat.caller().clone(), Mount::Tools);
-        let mut answer = seat.open(Call { caller, mount, message, headers: None, trace: None });
+        let mut answer = seat.open(Call { caller, mount, message, headers: None, trace: None, rights: None });
         answer.step().await;
         let events = store.range(&key(&id, "events"), 0, 9).await.expect("an answer");
         assert_eq!(events.len(), kept, "changes gather for {gather:?}");

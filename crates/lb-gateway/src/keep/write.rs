@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use lb_wire::Raw;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use super::Head;
 use super::keys::Keys;
 use super::owner::Owner;
 use super::pieces::{Appended, Packed, Packing, Piece};
@@ -37,6 +38,8 @@ pub(crate) struct Writing {
     source: Source,
     /// Its resumable streams, from the moment that it is seated.
     pub(super) streams: OnceLock<SharedStreams>,
+    /// The login that it is used by from now on: its head is to be written with that.
+    family: parking_lot::Mutex<Option<Arc<str>>>,
     /// Whether it has ended, and what is kept of it is to go.
     over: AtomicBool,
     /// Whether its lifetime is to be renewed, and when that was last wanted, in seconds of the gateway's clock.
@@ -196,7 +199,13 @@ impl Writing {
         let (over, touch, owned) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
         let (touched, verified) = (AtomicU64::new(0), AtomicU64::new(0));
         let (id, state, streams) = (id.clone(), Mutex::new(state), OnceLock::new());
-        Self { id, keys, source, streams, over, touch, touched, verified, owned, state }
+        let family = parking_lot::Mutex::default();
+        Self { id, keys, source, streams, family, over, touch, touched, verified, owned, state }
+    }
+
+    /// It is used by this login from now on.
+    pub(crate) fn set_family(&self, family: Arc<str>) {
+        *self.family.lock() = Some(family);
     }
 
     /// The session is over: what is kept of it goes.
@@ -372,6 +381,13 @@ impl Writing {
         let cell = self.source.cell.as_ref().and_then(Weak::upgrade);
         let lost = std::mem::take(&mut state.anew);
         let anew = lost || EVENTS_NEAR <= state.events.entries;
+        let renewed = self.family.lock().take().and_then(|family| Head::renewed(&state.head, family));
+        if let Some(head) = renewed {
+            state.head = head;
+            if !anew {
+                state.pieces.push_back(Piece::Head(state.head.clone()));
+            }
+        }
         if anew {
             state.pieces.push_back(Piece::Head(state.head.clone()));
             state.events.base = state.events.last.max(state.events.given);

@@ -71,7 +71,7 @@ impl Link {
         let request = compose::request(&Id::number(1), "subscriptions/listen", Some(&params));
         let message = Message::scan(request.bytes().clone()).ok()?;
         let (caller, mount) = (self.caller().clone(), Mount::Server(self.spec().name.clone()));
-        connection.open(Call { caller, mount, message, headers: None, trace: None }).ok()
+        connection.open(Call { caller, mount, message, headers: None, trace: None, rights: None }).ok()
     }
 }
 

@@ -162,7 +162,8 @@ impl Conversation {
             End::error(code::INVALID_PARAMS, &format!("the arguments cannot be sent: {error}"), None)
         })?;
         let caller = self.backend.ourselves.speaking(era);
-        let call = Call { caller, mount: Mount::Tools, message, headers: None, trace: self.trace.clone() };
+        let call =
+            Call { caller, mount: Mount::Tools, message, headers: None, trace: self.trace.clone(), rights: None };
         let opened = match era {
             Era::Modern if self.backend.entry.is_http() => mirrored::open(connection, call, &self.backend.name),
             Era::Legacy | Era::Modern => connection.open(call),

@@ -38,7 +38,8 @@ impl Ourselves {
         let caller = |revision| {
             let capabilities = Capabilities(capabilities(asks));
             let client_info = Some(Raw::from_static(INFO));
-            Arc::new(Caller { principal: principal.clone(), revision, capabilities, client_info })
+            let (principal, client, family) = (principal.clone(), None, None);
+            Arc::new(Caller { principal, client, family, revision, capabilities, client_info })
         };
         Self { legacy: caller(Revision::LATEST_LEGACY), modern: caller(Revision::LATEST_MODERN), era, asks }
     }

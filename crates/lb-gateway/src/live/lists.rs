@@ -184,7 +184,7 @@ fn open(
     let gone = || ErrorBody::new(code::INTERNAL_ERROR, "the server is gone", Some(&gone_data()));
     let message = Message::scan(request.bytes().clone()).map_err(|_| gone())?;
     let caller = ourselves.speaking(connection.era());
-    let call = Call { caller, mount: Mount::Tools, message, headers: None, trace: None };
+    let call = Call { caller, mount: Mount::Tools, message, headers: None, trace: None, rights: None };
     connection.open(call).map_err(|_| gone())
 }
 

@@ -283,7 +283,9 @@ impl<'a> Tending<'a> {
         let request = compose::request(&Id::number(1), "subscriptions/listen", Some(&params));
         let message = Message::scan(request.bytes().clone()).ok()?;
         let caller = ourselves.speaking(Era::Modern);
-        self.connection.open(Call { caller, mount: Mount::Tools, message, headers: None, trace: None }).ok()
+        self.connection
+            .open(Call { caller, mount: Mount::Tools, message, headers: None, trace: None, rights: None })
+            .ok()
     }
 
     fn listened(&mut self, version: u64, step: Step) {

@@ -1,7 +1,7 @@
 //! A client of the front, in either era.
 
 use bytes::Bytes;
-use lb_exchange::{Mount, Principal};
+use lb_exchange::{Mount, Visitor};
 use lb_front::{Accept, Front, Headers, Reply, Request};
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ impl Client {
             accept: Accept::Both,
             ..Headers::default()
         };
-        let request = Request { mount: self.mount.clone(), principal: Principal::local(), headers };
+        let request = Request { mount: self.mount.clone(), visitor: Visitor::local(), headers };
         self.front.post(request, Vec::new(), Bytes::from(message.to_string())).reply().await
     }
 
@@ -39,7 +39,7 @@ impl Client {
             accept: Accept::Both,
             ..Headers::default()
         };
-        self.front.get(&Request { mount: self.mount.clone(), principal: Principal::local(), headers })
+        self.front.get(&Request { mount: self.mount.clone(), visitor: Visitor::local(), headers })
     }
 
     /// Opens a legacy session; gives the reply to `initialize`.

@@ -9,7 +9,7 @@ use lb_exchange::{
     Call, End, Exchange, Isolation, Middle as _, Mount, Outcome, Place, ServerName, ServerSpec, Target, Tasks,
 };
 use lb_front::{Frame, Frames, Front, Reply, Settings};
-use lb_gateway::{About, Gateway, Introduction, Keeping, Live, Membership, Setup, Surface, Visitor};
+use lb_gateway::{About, Gateway, Introduction, Keeping, Live, Membership, Setup, Surface, Via};
 use lb_session::Filter;
 use lb_store::Store;
 use lb_wire::Raw;
@@ -231,8 +231,8 @@ impl Surface for Held {
         Introduction { capabilities: Raw::empty_object(), instructions: String::new() }
     }
 
-    fn open(&self, visitor: Visitor, _: Call) -> Exchange {
-        if let Visitor::Seated(live) = visitor {
+    fn open(&self, visitor: Via, _: Call) -> Exchange {
+        if let Via::Seated(live) = visitor {
             *self.0.lock().expect("no panic holds it") = Some(live);
         }
         Exchange::ready(End::ours(Outcome::Result(Raw::empty_object())))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lb_exchange::{EventId, Middle as _, Mount, Principal, Seat, ServerName, ServerSpec, Target, Tasks};
+use lb_exchange::{EventId, Middle as _, Mount, Seat, ServerName, ServerSpec, Target, Tasks, Visitor};
 use lb_front::{Front, Settings};
 use lb_gateway::{Gateway, Limits, Setup};
 use lb_session::streams::Limits as StreamLimits;
@@ -40,7 +40,7 @@ async fn one_session_makes_room_for_another() {
         let mut client = Client { front: front.clone(), mount: mount.clone(), session: None };
         client.seat().await;
         let id = client.session.expect("a session");
-        seats.push(gateway.seat(&id, &mount, &Principal::local()).expect("its seat"));
+        seats.push(gateway.seat(&id, &mount, &Visitor::local()).expect("its seat"));
     }
     let first = answered(&*seats[0], 600);
     assert!(seats[0].streams().resume(&first.0).is_ok());

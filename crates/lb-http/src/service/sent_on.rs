@@ -3,7 +3,7 @@
 use http::header::{CONNECTION, HeaderValue};
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
-use lb_exchange::Principal;
+use lb_exchange::{Principal, Visitor};
 use lb_front::era_of_header;
 use lb_wire::header::PROTOCOL_VERSION;
 
@@ -34,11 +34,11 @@ impl Visit<'_> {
     }
 
     /// Whose request it is.
-    pub(crate) fn principal(&self) -> Principal {
-        match self.claims {
+    pub(crate) fn visitor(&self) -> Visitor {
+        Visitor::of(match self.claims {
             Some(claims) => Principal::named(&claims.principal),
             None => self.server.principal.clone(),
-        }
+        })
     }
 
     /// The node that a request came to has checked everything else about it.

@@ -75,7 +75,7 @@ mod tests {
 
     fn caller(revision: Revision, capabilities: &'static str) -> Caller {
         let capabilities = Capabilities(Raw::from_static(capabilities));
-        Caller { principal: Principal::local(), revision, capabilities, client_info: None }
+        Caller { principal: Principal::local(), client: None, family: None, revision, capabilities, client_info: None }
     }
 
     #[test]

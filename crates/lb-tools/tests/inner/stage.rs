@@ -53,7 +53,14 @@ impl Stage {
         let setup = Setup { policy, tools: Some(Arc::new(Tools::default())), ..Setup::default() };
         let gateway = Gateway::new(vec![spec], &environment, setup).map_err(|(name, _)| name).expect("a gateway");
         let capabilities = Capabilities(Raw::from_static(capabilities));
-        let caller = Caller { principal: Principal::local(), revision, capabilities, client_info: None };
+        let caller = Caller {
+            principal: Principal::local(),
+            client: None,
+            family: None,
+            revision,
+            capabilities,
+            client_info: None,
+        };
         let mut stage = Self { gateway, caller: Arc::new(caller.clone()), seat: None, seen };
         if revision.era() == Era::Legacy {
             let message = stage.message("initialize", json!({ "protocolVersion": revision.as_str() }));
@@ -71,7 +78,14 @@ impl Stage {
     /// Opens any request.
     pub fn open(&self, method: &str, params: Value) -> Exchange {
         let message = self.message(method, params);
-        let call = Call { caller: self.caller.clone(), mount: Mount::Tools, message, headers: None, trace: None };
+        let call = Call {
+            caller: self.caller.clone(),
+            mount: Mount::Tools,
+            message,
+            headers: None,
+            trace: None,
+            rights: None,
+        };
         match &self.seat {
             Some(seat) => seat.clone().open(call),
             None => self.gateway.open(call),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use lb_exchange::{Mount, Principal};
+use lb_exchange::{Mount, Visitor};
 use lb_front::{Accept, Frame, Front, Headers, Reply, Request};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -251,7 +251,7 @@ impl Client {
             accept: Accept::Both,
             ..Headers::default()
         };
-        Request { mount: Mount::Default, principal: Principal::local(), headers }
+        Request { mount: Mount::Default, visitor: Visitor::local(), headers }
     }
 }
 
@@ -262,6 +262,6 @@ async fn send(front: &Front, session: Option<&str>, message: &Value) -> Reply {
         accept: Accept::Both,
         ..Headers::default()
     };
-    let request = Request { mount: Mount::Default, principal: Principal::local(), headers };
+    let request = Request { mount: Mount::Default, visitor: Visitor::local(), headers };
     front.post(request, Vec::new(), Bytes::from(message.to_string())).reply().await
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use lb_exchange::{
-    BoxFuture, Call, Caller, Cancel, Desk, Driver, End, Exchange, Hello, Middle, Mount, Outcome, Principal, Refusal,
-    Seat, SessionId, Step, Streams, Welcome,
+    BoxFuture, Call, Caller, Cancel, Desk, Driver, End, Exchange, Hello, Middle, Mount, Outcome, Refusal, Seat,
+    SessionId, Step, Streams, Visitor, Welcome,
 };
 use lb_gateway::Gateway;
 use lb_wire::{Message, compose};
@@ -51,7 +51,7 @@ impl Middle for Faulty {
         })
     }
 
-    fn seat(&self, id: &str, mount: &Mount, who: &Principal) -> Option<Arc<dyn Seat>> {
+    fn seat(&self, id: &str, mount: &Mount, who: &Visitor) -> Option<Arc<dyn Seat>> {
         Some(self.seated(self.gateway.seat(id, mount, who)?))
     }
 

@@ -54,7 +54,14 @@ impl Stage {
             children: Children::new(1),
         };
         let (principal, capabilities) = (Principal::local(), Capabilities::none());
-        let caller = Caller { principal, revision: Revision::V2025_11_25, capabilities, client_info: None };
+        let caller = Caller {
+            principal,
+            client: None,
+            family: None,
+            revision: Revision::V2025_11_25,
+            capabilities,
+            client_info: None,
+        };
         let feed = Feed::default();
         let wish = Wish { caller: Arc::new(caller), hello: None, feed, tasks, client_says_initialized: false };
         Self { server: Server::new(Arc::new(spec), environment).unwrap(), wish, up, hangs, starts }

@@ -10,16 +10,23 @@ const NAME: &str = "default:tools:local";
 /// Longer than a node counts as alive that says nothing.
 const LAPSE: Duration = Duration::from_secs(11);
 
-fn caller(principal: &Principal) -> Arc<Caller> {
+pub(super) fn caller(who: &Visitor) -> Arc<Caller> {
     let capabilities = Capabilities(Raw::empty_object());
     let revision = Revision::parse(b"2026-07-28").expect("a revision");
-    Arc::new(Caller { principal: principal.clone(), revision, capabilities, client_info: None })
+    Arc::new(Caller {
+        principal: who.principal.clone(),
+        client: who.client.clone(),
+        family: who.family.clone(),
+        revision,
+        capabilities,
+        client_info: None,
+    })
 }
 
 impl Process {
     /// What a front does first with a modern call of a tool.
     async fn place(&self, tool: &str) -> Place {
-        let (who, mount) = (Principal::local(), Mount::Default);
+        let (who, mount) = (Visitor::local(), Mount::Default);
         let call = Unseated { mount: &mount, who: &who, tool };
         if self.gateway.is_unseated_here(&call) { Place::Here } else { self.gateway.locate_unseated(call).await }
     }
@@ -27,11 +34,11 @@ impl Process {
     /// What a tool does then.
     async fn call(&self, tool: &str) -> Arc<Live> {
         assert_eq!(self.place(tool).await, Place::Here);
-        self.gateway.default_session(&caller(&Principal::local()))
+        self.gateway.default_session(&caller(&Visitor::local()))
     }
 
     fn named(&self, handle: &str) -> Option<Arc<Live>> {
-        self.gateway.session(handle, &Principal::local())
+        self.gateway.session(handle, &caller(&Visitor::local()))
     }
 }
 
@@ -64,8 +71,8 @@ async fn what_nothing_is_remembered_of_is_not_kept_and_the_rest_is() {
     assert_eq!((back.handle(), back.is_remembered(), back.is_default()), (&*handle, true, true));
     assert_eq!((waiting(&back), back.cell().with(|session| session.timers(false).count())), (2, 1));
     assert!(second.named(&handle).is_some() && second.named(NAME).is_none());
-    let eve = Principal::named("eve");
-    assert!(second.gateway.session(&handle, &eve).is_none(), "it is somebody else's");
+    let eve = Visitor::of(Principal::named("eve"));
+    assert!(second.gateway.session(&handle, &caller(&eve)).is_none(), "it is somebody else's");
     assert_ne!(second.gateway.default_session(&caller(&eve)).handle(), handle);
     tell(&back, 1);
     second.written().await;
@@ -85,7 +92,7 @@ async fn no_client_can_name_it_by_what_it_is_called_within() {
     process.written().await;
     for _ in 0..2 {
         assert_eq!(process.locate(NAME).await, Place::Here);
-        assert!(process.gateway.seat(NAME, &Mount::Tools, &Principal::local()).is_none());
+        assert!(process.gateway.seat(NAME, &Mount::Tools, &Visitor::local()).is_none());
     }
 }
 
