@@ -10,6 +10,7 @@ use lb_wire::{Message, Raw};
 use crate::call::{Call, Caller, Hello, Mount};
 use crate::desk::Desk;
 use crate::exchange::Exchange;
+use crate::server::ServerName;
 use crate::step::{Cancel, ErrorBody};
 use crate::streams::Streams;
 use crate::visitor::Visitor;
@@ -27,6 +28,15 @@ pub trait Middle: Send + Sync {
 
     /// Finds a legacy session, by id, path, principal and client together.
     fn seat(&self, id: &str, mount: &Mount, who: &Visitor) -> Option<Arc<dyn Seat>>;
+
+    /// The one server that a path leads to; `None` where it leads to a surface of ours, or nowhere.
+    fn server_of(&self, mount: &Mount, who: &Visitor) -> Option<ServerName> {
+        let _ = who;
+        match mount {
+            Mount::Server(name) => Some(name.clone()),
+            Mount::Default | Mount::Tools => None,
+        }
+    }
 
     /// Takes over work that must go on without a front.
     fn adopt(&self, pump: BoxFuture<'static, ()>);

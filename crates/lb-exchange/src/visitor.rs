@@ -95,6 +95,27 @@ fn union(mut scopes: String, more: &str) -> String {
     scopes
 }
 
+/// Writes down what came of a request: who, by which client, what and where, and never what it was about.
+///
+/// What only reads is written down when it is refused.
+pub fn audit(principal: &Principal, client: Option<&str>, method: &str, aim: Aim<'_>, verdict: &Verdict) {
+    let (server, tool) = match aim {
+        Aim::Own { tool } => (None, tool),
+        Aim::Server { server, tool } => (Some(server), tool),
+    };
+    let who = principal.as_str();
+    match verdict {
+        Verdict::Allow if method == "tools/call" => {
+            tracing::info!(target: "audit", who, client, method, server, tool, outcome = "allowed");
+        }
+        Verdict::Allow => {}
+        Verdict::Deny => tracing::warn!(target: "audit", who, client, method, server, tool, outcome = "denied"),
+        Verdict::StepUp(scope) => {
+            tracing::warn!(target: "audit", who, client, method, server, tool, outcome = "insufficient_scope", scope);
+        }
+    }
+}
+
 /// Tells which logins are over.
 pub trait Families: Send + Sync {
     /// Whether a login still counts; `None` while that cannot be known.

@@ -224,6 +224,13 @@ impl Connection {
     }
 
     fn take(&mut self, message: Message) {
+        if let Err(forbidden) = self.front.allows(&self.mount, &self.visitor, &message) {
+            let era = if message.meta(META_VERSION).is_some() { Era::Modern } else { Era::Legacy };
+            if message.shape() == Shape::Request {
+                self.put(forbidden.answer(era, message.id()), None);
+            }
+            return;
+        }
         let facts = method::facts(message.method().as_bytes());
         match message.shape() {
             Shape::Request if self.is_modern(&message, facts) => self.take_modern(message, facts),
@@ -322,6 +329,9 @@ impl Connection {
             let why = "Invalid Request: batches of 1 to 64 members belong to sessions of 2025-03-26";
             return self.refuse(Era::Legacy, None, code::INVALID_REQUEST, why);
         };
+        if let Err(forbidden) = self.front.allow_all(&self.mount, &self.visitor, &sorted.messages) {
+            return self.put(forbidden.answer(Era::Legacy, None), None);
+        }
         self.batches_ever += 1;
         let number = self.batches_ever;
         self.batches.insert(number, Batch { answers: sorted.errors, ..Batch::default() });

@@ -22,6 +22,9 @@ impl Front {
             Ok(seat) => seat,
             Err(reply) => return reply,
         };
+        if let Err(forbidden) = self.allows_listening(request) {
+            return forbidden.reply(Era::Legacy, None);
+        }
         if !request.headers.accept.takes_stream() {
             return refuse(406, "Not Acceptable: a stream is sent as text/event-stream");
         }

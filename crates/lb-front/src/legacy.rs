@@ -14,6 +14,7 @@ use crate::front::{Front, Request};
 use crate::open::{Open, Posted};
 use crate::reply::{Reply, error_message, revisions};
 use crate::running::{Client, Running};
+use crate::shown::Hiding;
 
 impl Front {
     pub(crate) fn legacy_post(&self, request: &Request<'_>, message: Message) -> Posted {
@@ -24,6 +25,9 @@ impl Front {
             Ok(seat) => seat,
             Err(reply) => return reply.into(),
         };
+        if let Err(forbidden) = self.allows(&request.mount, &request.visitor, &message) {
+            return forbidden.reply(Era::Legacy, message.id()).into();
+        }
         match self.take(&seat, (&request.mount, &request.visitor), message, request.headers.trace()) {
             Taken::Nothing => Reply::accepted().into(),
             Taken::Answer(answer, status) => Reply::json(status, &answer).into(),
@@ -91,7 +95,8 @@ impl Front {
             return Taken::refuse(&id, &busy);
         }
         let method = call.message.method_text();
-        let exchange = seat.clone().open(call);
+        let hides = self.hides(&call);
+        let exchange = Hiding::of(hides, seat.clone().open(call));
         let client = Client::Legacy(seat.clone());
         Taken::Call(Running::start(id, &method, exchange, client, &self.shared))
     }

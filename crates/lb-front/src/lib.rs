@@ -5,6 +5,7 @@
 
 mod accept;
 mod alarm;
+mod allowed;
 mod calls;
 mod connection;
 mod convert;
@@ -21,6 +22,7 @@ mod reply;
 mod route;
 mod running;
 mod settings;
+mod shown;
 mod stream;
 mod traffic;
 mod watch;

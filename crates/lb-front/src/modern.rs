@@ -14,6 +14,7 @@ use crate::legacy::overloaded;
 use crate::open::{Open, Posted};
 use crate::reply::{Reply, error_message, revisions};
 use crate::running::{Client, Running};
+use crate::shown::Hiding;
 
 impl Front {
     pub(crate) fn modern_post(&self, request: Request<'_>, params: ParamHeaders, message: Message) -> Posted {
@@ -33,6 +34,9 @@ impl Front {
             Ok(caller) => caller,
             Err(fault) => return Reply::json(fault.status, &fault.answer(&id)).into(),
         };
+        if let Err(forbidden) = self.allows(&request.mount, &request.visitor, &message) {
+            return forbidden.reply(Era::Modern, Some(&id)).into();
+        }
         let listens = message.method() == method::SUBSCRIPTIONS_LISTEN;
         let client = Client::Modern(None);
         let (mount, trace, rights) = (request.mount, request.headers.trace(), request.visitor.rights);
@@ -51,7 +55,8 @@ impl Front {
         // First: what is opened may be with its server already.
         let free = client.desk().map_or(Ok(()), |desk| desk.reserve(id.clone()));
         let started = free.map(|()| {
-            let exchange = self.shared.middle.open(call);
+            let hides = self.hides(&call);
+            let exchange = Hiding::of(hides, self.shared.middle.open(call));
             Running::start(id.clone(), &method, exchange, client, &self.shared)
         });
         started.map_err(|busy| {

@@ -41,6 +41,15 @@ pub enum Reply {
         /// The body.
         body: Bytes,
     },
+    /// The token of the request may not do that: 403, with a challenge where there is one.
+    Forbidden {
+        /// The id of the request, where one was read.
+        id: Option<Id>,
+        /// The scopes that would do; `None` when none would.
+        scopes: Option<String>,
+        /// The body.
+        body: Bytes,
+    },
     /// An event stream.
     Stream {
         /// Its frames.

@@ -1,6 +1,7 @@
 //! The gateway: its registries, and how it is made and closed.
 
 mod defaults;
+mod logins;
 mod middle;
 mod resting;
 mod seating;
@@ -8,12 +9,12 @@ mod sweep;
 mod waking;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use lb_backend::{ConnectError, Environment};
-use lb_exchange::{BoxFuture, ErrorBody, Mount, Principal, ServerName, ServerSpec, Shelf, Tasks};
+use lb_exchange::{BoxFuture, ErrorBody, Families, Mount, Principal, ServerName, ServerSpec, Shelf, Tasks};
 use lb_session::streams::{Limits as StreamLimits, Store, system_clock};
 use lb_session::{Happening, Moment};
 use lb_telemetry::Tracer;
@@ -125,6 +126,8 @@ pub struct Shared {
     added: Option<Arc<AddedServers>>,
     /// Sessions that are being looked for, or written out: all who ask for one wait for the same.
     waking: Mutex<HashMap<Box<str>, Flight>>,
+    /// Tells which logins are over, where clients log in.
+    families: OnceLock<Arc<dyn Families>>,
 }
 
 impl Gateway {
@@ -199,6 +202,7 @@ impl Gateway {
             added: setup.keeping.as_ref().map(|keeping| AddedServers::new(keeping.store.clone(), keeping.shared)),
             keeper: setup.keeping.clone().map(Keeper::new),
             waking: Mutex::default(),
+            families: OnceLock::new(),
             setup,
             clock,
             schedule: Schedule::new(clock),
@@ -375,7 +379,7 @@ impl Shared {
         match mount {
             Mount::Server(name) => self.registry.find(name.as_str(), who),
             // The only server is the default, where no surface spans several.
-            Mount::Default => self.registry.only(),
+            Mount::Default => self.registry.only(who),
             Mount::Tools => None,
         }
     }
@@ -398,7 +402,7 @@ impl Shared {
                 Scope::All => true,
                 Scope::Principal(owner) => live.belongs_to(owner),
             };
-            if sees && live.is_remembered() && Some(live.number()) != except {
+            if sees && live.may_see(entry.name().as_str()) && live.is_remembered() && Some(live.number()) != except {
                 live.cell().with(|session| session.tell(&name, event, now));
             }
         }

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use lb_exchange::{Caller, SessionId, Tasks};
+use lb_exchange::{Aim, Caller, Rights, SessionId, Tasks, Verdict};
 use lb_session::{Cell, Limits, Moment, Session};
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
@@ -105,7 +105,14 @@ pub struct Live {
     /// Lost events that have been counted.
     lost: AtomicU64,
     usage: Usage,
+    /// What its client may use, as of its last request; `None` before the first, and where nobody logs in.
+    rights: Mutex<Option<Allowed>>,
+    /// Whether clients log in.
+    login: bool,
 }
+
+/// What a client may use: everything without rights.
+type Allowed = Option<Arc<dyn Rights>>;
 
 impl Live {
     /// A new session, which the schedule knows from the start. With a handle, it is that of modern clients that name none.
@@ -162,6 +169,8 @@ impl Live {
                 calls: AtomicU64::new(0),
                 lost: AtomicU64::new(0),
                 usage: Usage::new(clock.now()),
+                rights: Mutex::default(),
+                login: gateway.has_login(),
             }
         });
         // Only now can it be found by whoever is told that it is due.
@@ -292,6 +301,26 @@ impl Live {
     /// The process ends: nobody is to wait for what happens here.
     pub(crate) fn leave(&self) {
         self.cell.with(Session::leave);
+    }
+
+    /// What its client may use from this request on. Servers are connected to when it is known that they may be.
+    pub fn allow(&self, rights: Option<&Arc<dyn Rights>>) {
+        if !self.login && rights.is_none() {
+            return;
+        }
+        let before = self.rights.lock().replace(rights.cloned());
+        if before.is_none() && self.login {
+            self.connect_all();
+        }
+    }
+
+    /// Whether its client may know of a server.
+    pub(crate) fn may_see(&self, server: &str) -> bool {
+        match &*self.rights.lock() {
+            None => !self.login,
+            Some(None) => true,
+            Some(Some(rights)) => rights.decide("tools/list", Aim::Server { server, tool: None }) != Verdict::Deny,
+        }
     }
 
     /// Counts a call for as long as the guard lives.

@@ -218,10 +218,10 @@ impl Registry {
         self.0.read().clone()
     }
 
-    /// The only one, if there is one.
-    pub fn only(&self) -> Option<Arc<Entry>> {
+    /// The only one, if there is one and this principal sees it.
+    pub fn only(&self, who: &Principal) -> Option<Arc<Entry>> {
         match self.0.read().as_slice() {
-            [only] => Some(only.clone()),
+            [only] if only.is_visible_to(who) => Some(only.clone()),
             _ => None,
         }
     }

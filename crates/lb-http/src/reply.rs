@@ -39,6 +39,7 @@ pub(crate) fn response(reply: Reply, map: HeaderMap, phase: &Arc<Phase>, retry_a
             response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
             response
         }
+        Reply::Forbidden { body, .. } => page_in(map, StatusCode::FORBIDDEN, JSON, Body::bytes(body, None)),
         Reply::Stream { frames, session } => {
             let body = Body::stream(frames, phase.clone(), retry_after);
             let mut response = page_in(map, StatusCode::OK, EVENTS, body);

@@ -44,6 +44,21 @@ impl Failure {
         Self::new(SERVER_NOT_FOUND, error.to_string()).with(details)
     }
 
+    /// What nobody of this client's principal may do.
+    pub(crate) fn denied(server: &str, tool: Option<&str>) -> Self {
+        let what = tool.map_or_else(|| format!("server '{server}'"), |tool| format!("'{tool}' of server '{server}'"));
+        let message = format!("you may not use {what} in this way; ask the operator of the gateway");
+        let details = Object::new().text("reason", "access_denied").text("server", server).maybe_text("tool", tool);
+        Self::new(FORBIDDEN, message).with(details.finish())
+    }
+
+    /// What a token with further scopes may do.
+    pub(crate) fn lacks_scope(server: &str, scopes: &str) -> Self {
+        let message = format!("the token lacks the scope {scopes}; log in again and ask for it");
+        let details = Object::new().text("reason", "insufficient_scope").text("scope", scopes).text("server", server);
+        Self::new(FORBIDDEN, message).with(details.finish())
+    }
+
     /// A server that cannot be reached at the moment.
     pub(crate) fn unavailable(server: &str, why: &Unavailable) -> Self {
         let details = Object::new().text("server", server).text("status", why.status.as_str());

@@ -46,6 +46,9 @@ async fn one(request: &Request, which: Listing, view: &ServerView) -> (String, R
         let why = view.last_error.as_deref().unwrap_or("no connection");
         return (server, Err(format!("{}: {why}", view.status.as_str())));
     }
+    if let Err(failure) = request.allows(which.method(), &server, None) {
+        return (server, Err(failure.message));
+    }
     let outcome = match request.live().backend(&server) {
         Ok(backend) => backend.list(which, WITHIN).await.map_err(|why| why.message),
         Err(_) => Err("removed".to_owned()),
@@ -64,7 +67,7 @@ pub(crate) async fn of_one_or_all(
 ) -> Checked<Reply> {
     let lists = match request.args.maybe_text("server")? {
         Some(server) => {
-            let backend = request.backend_of(&server)?;
+            let backend = request.backend_of(&server, which.method(), None)?;
             let failed = |why: Unavailable| Failure::unavailable(&server, &why);
             let rows = backend.list(which, WITHIN).await.map_err(failed)?;
             Lists { rows: vec![(server, rows)], errors: Vec::new() }

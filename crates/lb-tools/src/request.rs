@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lb_exchange::Caller;
+use lb_exchange::{Aim, Caller, Rights, Verdict, audit};
 use lb_gateway::{Backend, Live, Via};
 use lb_session::Moment;
 use lb_wire::Raw;
@@ -32,6 +32,8 @@ pub(crate) struct Seen {
     /// Whether the session is this client's alone: that of its seat, or one that it named. Others share an inbox, and
     /// nobody may take what may be meant for another without asking for it.
     pub(crate) own: bool,
+    /// What this call may do; `None` where everything is allowed.
+    pub(crate) rights: Option<Arc<dyn Rights>>,
 }
 
 impl Request {
@@ -43,15 +45,37 @@ impl Request {
         self.seen.live.now()
     }
 
-    /// The server that the argument `name` names.
-    pub(crate) fn backend(&self, name: &str) -> Checked<Arc<Backend>> {
+    /// The server that the argument `name` names, if it may be asked for this.
+    pub(crate) fn backend(&self, name: &str, method: &str) -> Checked<Arc<Backend>> {
         let server = self.args.text(name)?;
-        self.backend_of(&server)
+        self.backend_of(&server, method, None)
     }
 
-    /// The server of this name.
-    pub(crate) fn backend_of(&self, server: &str) -> Checked<Arc<Backend>> {
-        self.live().backend(server).map_err(|error| Failure::no_server(&error))
+    /// The server of this name, if it may be asked for this.
+    pub(crate) fn backend_of(&self, server: &str, method: &str, tool: Option<&str>) -> Checked<Arc<Backend>> {
+        // First: what may not be known of is not there.
+        let backend = self.live().backend(server).map_err(|error| Failure::no_server(&error))?;
+        self.allows(method, server, tool)?;
+        Ok(backend)
+    }
+
+    /// Whether a server may be asked for this.
+    pub(crate) fn allows(&self, method: &str, server: &str, tool: Option<&str>) -> Checked<()> {
+        let Some(rights) = &self.seen.rights else { return Ok(()) };
+        let (caller, aim) = (&self.seen.caller, Aim::Server { server, tool });
+        let verdict = rights.decide(method, aim);
+        audit(&caller.principal, caller.client.as_deref(), method, aim, &verdict);
+        match verdict {
+            Verdict::Allow => Ok(()),
+            Verdict::Deny => Err(Failure::denied(server, tool)),
+            Verdict::StepUp(scopes) => Err(Failure::lacks_scope(server, &scopes)),
+        }
+    }
+
+    /// Whether a tool of a server may be known of.
+    pub(crate) fn shows(&self, server: &str, tool: &str) -> bool {
+        let aim = Aim::Server { server, tool: Some(tool) };
+        self.seen.rights.as_ref().is_none_or(|rights| rights.decide("tools/call", aim) != Verdict::Deny)
     }
 }
 

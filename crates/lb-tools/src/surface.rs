@@ -71,7 +71,8 @@ impl Tools {
             .and_then(|args| request::session(who, &call.caller, &args).map(|live| (live, args)));
         match ready {
             Ok(((live, own), args)) => {
-                let seen = Seen { tool, live, caller: call.caller.clone(), own };
+                live.allow(call.rights.as_ref());
+                let seen = Seen { tool, live, caller: call.caller.clone(), own, rights: call.rights.clone() };
                 start(Request { seen, args, token: call.message.meta("progressToken"), asked: self.asked.clone() })
             }
             Err(failure) => refuse(tool, &call.caller, &failure),

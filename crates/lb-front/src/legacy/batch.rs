@@ -28,6 +28,9 @@ impl Front {
             let message = "Invalid Request: a batch has 1 to 64 members";
             return Reply::refuse(Era::Legacy, None, 400, code::INVALID_REQUEST, message).into();
         };
+        if let Err(forbidden) = self.allow_all(&request.mount, &request.visitor, &batch.messages) {
+            return forbidden.reply(Era::Legacy, None).into();
+        }
         let mut answers = batch.errors;
         let mut calls: Vec<Running> = Vec::new();
         for message in batch.messages {

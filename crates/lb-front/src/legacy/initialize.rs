@@ -20,6 +20,9 @@ impl Front {
             let message = "Invalid Request: this session is already initialized";
             return Reply::refuse(Era::Legacy, Some(&id), 400, code::INVALID_REQUEST, message).into();
         }
+        if let Err(forbidden) = self.allows(&request.mount, &request.visitor, &message) {
+            return forbidden.reply(Era::Legacy, Some(&id)).into();
+        }
         let hello = match hello(&request.visitor, request.mount.clone(), message) {
             Ok(hello) => hello,
             Err(why) => return Reply::refuse(Era::Legacy, Some(&id), 400, code::INVALID_PARAMS, why).into(),

@@ -28,11 +28,19 @@ pub struct Client {
     pub version: Option<&'static str>,
     pub accept: Accept,
     pub visitor: Visitor,
+    pub mount: Mount,
 }
 
 impl Client {
     pub fn new(front: Front) -> Self {
-        Self { front, session: None, version: None, accept: Accept::Both, visitor: Visitor::local() }
+        Self {
+            front,
+            session: None,
+            version: None,
+            accept: Accept::Both,
+            visitor: Visitor::local(),
+            mount: Mount::Default,
+        }
     }
 
     /// A seated legacy client with these capabilities.
@@ -42,13 +50,17 @@ impl Client {
 
     /// The same for somebody else.
     pub async fn seated_as(front: Front, visitor: Visitor, version: &str, capabilities: Value) -> Self {
-        let mut client = Self { visitor, ..Self::new(front) };
+        Self { visitor, ..Self::new(front) }.seat(version, capabilities).await
+    }
+
+    /// The same one, seated.
+    pub async fn seat(mut self, version: &str, capabilities: Value) -> Self {
         let params = json!({ "protocolVersion": version, "capabilities": capabilities });
-        match client.post(&request(0, "initialize", params)).await {
-            Reply::Json { session: Some(session), .. } => client.session = Some(session.as_str().to_owned()),
+        match self.post(&request(0, "initialize", params)).await {
+            Reply::Json { session: Some(session), .. } => self.session = Some(session.as_str().to_owned()),
             other => panic!("initialize: {other:?}"),
         }
-        client
+        self
     }
 
     pub fn headers(&self) -> Headers<'_> {
@@ -61,7 +73,7 @@ impl Client {
     }
 
     pub fn request<'a>(&self, headers: Headers<'a>) -> Request<'a> {
-        Request { mount: Mount::Default, visitor: self.visitor.clone(), headers }
+        Request { mount: self.mount.clone(), visitor: self.visitor.clone(), headers }
     }
 
     pub async fn post(&self, body: &Value) -> Reply {

@@ -1,5 +1,6 @@
 //! The front through its public face, against a scripted middle and a paused clock.
 
+mod allowed;
 mod asks;
 mod batch;
 mod connection;

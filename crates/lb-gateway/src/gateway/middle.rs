@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use lb_exchange::{
-    BoxFuture, Call, End, Exchange, Hello, Middle, Mount, Place, Principal, Refusal, Seat, Unseated, Visitor, Welcome,
+    BoxFuture, Call, End, Exchange, Hello, Middle, Mount, Place, Principal, Refusal, Seat, ServerName, Unseated,
+    Visitor, Welcome,
 };
 
 use super::{Gateway, unknown_server};
@@ -45,6 +46,15 @@ impl Middle for Gateway {
         }
         self.0.use_seat(&seat, who.family.as_ref());
         Some(seat)
+    }
+
+    fn server_of(&self, mount: &Mount, who: &Visitor) -> Option<ServerName> {
+        match (self.0.surface(mount), mount) {
+            (Some(_), _) => None,
+            // Also one that is not there: whether it is, is told to those who may know.
+            (None, Mount::Server(name)) => Some(name.clone()),
+            (None, _) => self.0.entry(mount, &who.principal).map(|entry| entry.name().clone()),
+        }
     }
 
     fn is_here(&self, session: &str) -> bool {

@@ -68,7 +68,7 @@ impl Live {
     /// The servers of this session, in the order in which they were defined.
     pub fn servers(&self) -> Vec<ServerView> {
         let Some(gateway) = self.gateway.upgrade() else { return Vec::new() };
-        let entries = gateway.registry().visible_to(&self.caller.principal);
+        let entries = self.visible(&gateway);
         let backends = self.backends.lock();
         let view = |entry: &Arc<Entry>| match backends.get(entry.name().as_str()) {
             Some(backend) if Arc::ptr_eq(backend.entry(), entry) => backend.view(),
@@ -84,21 +84,29 @@ impl Live {
     pub fn backend(&self, name: &str) -> Result<Arc<Backend>, NoServer> {
         let gateway = self.gateway.upgrade().filter(|_| !self.is_ended());
         let entry = gateway.as_ref().and_then(|gateway| gateway.registry().find(name, &self.caller.principal));
+        let entry = entry.filter(|entry| self.may_see(entry.name().as_str()));
         match (gateway, entry) {
             (Some(gateway), Some(entry)) => Ok(self.backend_of(&gateway, &entry)),
             (gateway, _) => Err(NoServer { name: name.to_owned(), servers: self.names(gateway.as_deref()) }),
         }
     }
 
+    /// The servers that its client may know of.
+    fn visible(&self, gateway: &Shared) -> Vec<Arc<Entry>> {
+        let mut entries = gateway.registry().visible_to(&self.caller.principal);
+        entries.retain(|entry| self.may_see(entry.name().as_str()));
+        entries
+    }
+
     fn names(&self, gateway: Option<&Shared>) -> Vec<String> {
-        let entries = gateway.map(|gateway| gateway.registry().visible_to(&self.caller.principal));
+        let entries = gateway.map(|gateway| self.visible(gateway));
         entries.unwrap_or_default().iter().map(|entry| entry.name().to_string()).collect()
     }
 
     /// All servers that can be asked for something.
     pub fn backends(&self) -> Vec<Arc<Backend>> {
         let Some(gateway) = self.gateway.upgrade().filter(|_| !self.is_ended()) else { return Vec::new() };
-        let entries = gateway.registry().visible_to(&self.caller.principal);
+        let entries = self.visible(&gateway);
         entries.iter().map(|entry| self.backend_of(&gateway, entry)).collect()
     }
 
@@ -176,7 +184,7 @@ impl Live {
 
     /// Connects to a server that the config defines from now on, without waiting.
     pub(crate) fn meet(&self, gateway: &Arc<Shared>, entry: &Arc<Entry>) {
-        if !self.is_ended() {
+        if !self.is_ended() && self.may_see(entry.name().as_str()) {
             self.backend_of(gateway, entry).want();
         }
     }

@@ -30,7 +30,7 @@ pub(crate) static TOOL: Tool = Tool {
 };
 
 async fn run(request: Request) -> Checked<Reply> {
-    let backend = request.backend("server")?;
+    let backend = request.backend("server", "completion/complete")?;
     let params = params(&request.args)?;
     if backend.facts().is_some_and(|facts| facts.revision.completions_capability() && !facts.has("completions")) {
         let message = format!("server '{}' offers no completions", &**backend.name());

@@ -94,7 +94,8 @@ fn read(request: &Request) -> Checked<(Wish, Arc<Backend>)> {
     let ttl = args.millis("task_ttl_ms", 1_000..=u64::MAX)?;
     let patience = request.live().policy().patience.filter(|_| request.token.is_none());
     let timeout = timeout.or(patience).unwrap_or(TIMEOUT);
-    Ok((Wish { tool, arguments, timeout, ttl }, request.backend_of(&server)?))
+    let backend = request.backend_of(&server, "tools/call", Some(&tool))?;
+    Ok((Wish { tool, arguments, timeout, ttl }, backend))
 }
 
 impl Wish {

@@ -28,7 +28,7 @@ pub(crate) static TOOL: Tool = Tool {
 };
 
 async fn run(request: Request) -> Checked<Reply> {
-    let (backend, name) = (request.backend("server")?, request.args.text("name")?);
+    let (backend, name) = (request.backend("server", "prompts/get")?, request.args.text("name")?);
     // Read for its check; what goes on is what was written.
     request.args.text_map("arguments")?;
     let arguments = request.args.raw("arguments").unwrap_or_else(Raw::empty_object);

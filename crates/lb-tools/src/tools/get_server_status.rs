@@ -27,7 +27,7 @@ pub(crate) static TOOL: Tool = Tool {
 const STDERR_LINES: usize = 20;
 
 fn run(request: &Request) -> Checked<Reply> {
-    let backend = request.backend("server")?;
+    let backend = request.backend("server", "tools/list")?;
     let name = backend.name().clone();
     let facts = backend.facts();
     let mut status = Object::new().raw("server", &list_servers::row(&backend.view()));

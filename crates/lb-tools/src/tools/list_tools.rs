@@ -33,11 +33,14 @@ async fn run(request: Request) -> Checked<Reply> {
     let (servers, tools) = (pattern(&request.args, "server")?, pattern(&request.args, "tool")?);
     let matches = |pattern: &Option<Regex>, text: &str| pattern.as_ref().is_none_or(|regex| regex.is_match(text));
     let lists = fanout::ask(&request, Listing::Tools, |name| matches(&servers, name)).await;
-    let named = |row: &Raw| row.member("name").is_some_and(|name| matches(&tools, &name.to_text().unwrap_or_default()));
+    let named = |row: &Raw| name_of(row).is_some_and(|name| matches(&tools, &name));
     let rows: Vec<Raw> = lists
         .rows
         .iter()
-        .flat_map(|(server, rows)| rows.iter().filter(|row| named(row)).map(|row| fanout::labelled(server, row)))
+        .flat_map(|(server, rows)| {
+            let shown = |row: &&Raw| named(row) && name_of(row).is_some_and(|name| request.shows(server, &name));
+            rows.iter().filter(shown).map(|row| fanout::labelled(server, row))
+        })
         .collect();
     let hint = match (&servers, lists.rows.is_empty() && lists.errors.is_empty()) {
         (Some(pattern), true) => {
@@ -47,6 +50,11 @@ async fn run(request: Request) -> Checked<Reply> {
         _ => String::new(),
     };
     Ok(fanout::listed(&request, "tools", &rows, &lists.errors, "No tools available").with_sentence(&hint))
+}
+
+/// What a tool is called; a row without a name has the empty one.
+fn name_of(row: &Raw) -> Option<String> {
+    Some(row.member("name")?.to_text().unwrap_or_default().into_owned())
 }
 
 fn pattern(args: &Args, name: &str) -> Checked<Option<Regex>> {

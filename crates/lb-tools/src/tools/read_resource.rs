@@ -39,7 +39,7 @@ async fn run(request: Request) -> Checked<Reply> {
         let missing = || Failure::new(failure::EXECUTION_FAILED, format!("landbridge has no resource '{uri}'"));
         return Ok(Reply::object(diagrams::read(&uri).ok_or_else(missing)?));
     }
-    let backend = request.backend_of(&server)?;
+    let backend = request.backend_of(&server, "resources/read", None)?;
     let params = Object::new().text("uri", &uri).finish();
     let kind = Some((Row::BackendResource, &*uri));
     let result = plain::ask(&request, &backend, Plain { method: "resources/read", params, kind }).await?;

@@ -24,6 +24,8 @@ pub(crate) static TOOL: Tool = Tool {
 
 async fn run(request: Request) -> Checked<Reply> {
     let name = request.args.text("name")?;
+    // It ends what others of the same principal have running.
+    request.backend_of(&name, "tools/call", None)?;
     request.live().reconnect_server(&name).await.map_err(|error| match error {
         ReconnectError::NoServer(error) => Failure::no_server(&error),
         ReconnectError::Failed(why) => Failure::unavailable(&name, &why),

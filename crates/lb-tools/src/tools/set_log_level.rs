@@ -29,7 +29,7 @@ pub(crate) static TOOL: Tool = Tool {
 };
 
 async fn run(request: Request) -> Checked<Reply> {
-    let backend = request.backend("server")?;
+    let backend = request.backend("server", "logging/setLevel")?;
     let level = request.args.need_word("level", &Level::ALL.map(Level::as_str))?;
     let server = backend.name().clone();
     let done = backend.set_log_level(level).await;

@@ -25,7 +25,7 @@ pub(crate) static TOOL: Tool = Tool {
 };
 
 async fn run(request: Request) -> Checked<Reply> {
-    let (backend, uri) = (request.backend("server")?, request.args.text("uri")?);
+    let (backend, uri) = (request.backend("server", "resources/subscribe")?, request.args.text("uri")?);
     let server = backend.name().clone();
     request.live().remember();
     let done = backend.subscribe(&uri).await;

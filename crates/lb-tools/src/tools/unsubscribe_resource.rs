@@ -24,7 +24,7 @@ pub(crate) static TOOL: Tool = Tool {
 };
 
 async fn run(request: Request) -> Checked<Reply> {
-    let (backend, uri) = (request.backend("server")?, request.args.text("uri")?);
+    let (backend, uri) = (request.backend("server", "resources/unsubscribe")?, request.args.text("uri")?);
     let server = backend.name().clone();
     request.live().cell().with(|session| session.wish(&server, |wishes| wishes.subscribe(&uri, false)));
     let done = backend.unsubscribe(&uri).await;

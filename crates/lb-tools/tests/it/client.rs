@@ -16,6 +16,7 @@ use tokio::time::Instant;
 pub struct Client {
     front: Front,
     session: String,
+    visitor: Visitor,
     ids: Arc<AtomicU64>,
     seen: Arc<Mutex<Vec<Value>>>,
 }
@@ -107,16 +108,22 @@ impl Client {
 
     /// A client with these capabilities.
     pub async fn with(front: &Front, capabilities: Value) -> Self {
+        Self::of(front, Visitor::local(), capabilities).await
+    }
+
+    /// A client of somebody.
+    pub async fn of(front: &Front, visitor: Visitor, capabilities: Value) -> Self {
         let info = json!({ "name": "c", "version": "1" });
         let params = json!({ "protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": info });
         let hello = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
-        let session = match send(front, None, &hello).await {
+        let session = match send(front, (&visitor, None), &hello).await {
             Reply::Json { session: Some(session), .. } => session.as_str().to_owned(),
             other => panic!("no session: {other:?}"),
         };
-        let client = Self { front: front.clone(), session, ids: Arc::new(AtomicU64::new(1)), seen: Arc::default() };
+        let (front, ids) = (front.clone(), Arc::new(AtomicU64::new(1)));
+        let client = Self { front, session, visitor, ids, seen: Arc::default() };
         let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-        assert!(matches!(send(front, Some(&client.session), &ready).await, Reply::Empty { status: 202 }));
+        assert!(matches!(send(&client.front, client.sender(), &ready).await, Reply::Empty { status: 202 }));
         client
     }
 
@@ -155,7 +162,7 @@ impl Client {
     async fn post(&self, params: Value) -> Reply {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let request = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
-        send(&self.front, Some(&self.session), &request).await
+        send(&self.front, self.sender(), &request).await
     }
 
     async fn send_call(&self, params: Value) -> Answer {
@@ -251,17 +258,26 @@ impl Client {
             accept: Accept::Both,
             ..Headers::default()
         };
-        Request { mount: Mount::Default, visitor: Visitor::local(), headers }
+        Request { mount: Mount::Default, visitor: self.visitor.clone(), headers }
+    }
+
+    fn sender(&self) -> (&Visitor, Option<&str>) {
+        (&self.visitor, Some(&self.session))
+    }
+
+    /// The same session, with another token.
+    pub fn by(&self, visitor: Visitor) -> Self {
+        Self { visitor, ..self.clone() }
     }
 }
 
-async fn send(front: &Front, session: Option<&str>, message: &Value) -> Reply {
+async fn send(front: &Front, (visitor, session): (&Visitor, Option<&str>), message: &Value) -> Reply {
     let headers = Headers {
         version: Some(b"2025-11-25"),
         session: session.map(str::as_bytes),
         accept: Accept::Both,
         ..Headers::default()
     };
-    let request = Request { mount: Mount::Default, visitor: Visitor::local(), headers };
+    let request = Request { mount: Mount::Default, visitor: visitor.clone(), headers };
     front.post(request, Vec::new(), Bytes::from(message.to_string())).reply().await
 }

@@ -11,6 +11,7 @@ mod patience;
 mod pending;
 mod races;
 mod reconnect;
+mod rights;
 mod script;
 mod tasks;
 mod timers;

@@ -1,6 +1,6 @@
 //! Whose a session is that is kept: one client of one principal, and the login that was last used on it.
 
-use lb_exchange::Unseated;
+use lb_exchange::{Families, Unseated};
 
 use super::defaults::caller;
 use super::*;
@@ -114,4 +114,104 @@ async fn names_of_principals_and_clients_do_not_run_into_each_other() {
     let one = process.gateway.default_session(&caller(&pair("a:b", "c")));
     let other = process.gateway.default_session(&caller(&pair("a", "b:c")));
     assert_ne!(one.handle(), other.handle());
+}
+
+/// Logins as a test wants them.
+#[derive(Default)]
+struct Logins {
+    dead: parking_lot::Mutex<HashSet<String>>,
+    unknown: AtomicBool,
+    asked: AtomicUsize,
+}
+
+impl Families for Logins {
+    fn lives<'a>(&'a self, family: &'a str) -> BoxFuture<'a, Option<bool>> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let lives = (!self.unknown.load(Ordering::Relaxed)).then(|| !self.dead.lock().contains(family));
+        Box::pin(std::future::ready(lives))
+    }
+}
+
+impl Logins {
+    fn end(&self, family: &str) {
+        self.dead.lock().insert(family.to_owned());
+    }
+}
+
+/// What is promised between the end of a login and that of its sessions.
+const WITHIN: Duration = Duration::from_secs(5);
+
+#[tokio::test(start_paused = true)]
+async fn sessions_end_with_the_login_that_was_last_used_on_them_on_every_node() {
+    let store = memory().await;
+    let logins = Arc::new(Logins::default());
+    let (a, b) = (A.start(&store).await, B.start(&store).await);
+    for node in [&a, &b] {
+        node.gateway.watch_logins(logins.clone());
+    }
+    let here = a.try_begin_as(&who(Some("editor"), "f1")).await.expect("room");
+    let there = b.try_begin_as(&who(Some("editor"), "f1")).await.expect("room");
+    let renewed = a.try_begin_as(&who(Some("editor"), "f1")).await.expect("room");
+    assert!(a.seat_of(&renewed, &who(Some("editor"), "f2")).await.is_some());
+    let other = a.try_begin_as(&who(Some("shell"), "f3")).await.expect("room");
+    let nobodys = a.begin().await;
+    let modern = a.gateway.default_session(&caller(&who(Some("editor"), "f1")));
+    let seat = a.seat_of(&here, &who(Some("editor"), "f1")).await.expect("there");
+    let mut stream = seat.listen();
+    logins.end("f1");
+    logins.unknown.store(true, Ordering::Relaxed);
+    tokio::time::sleep(2 * WITHIN).await;
+    assert_eq!((a.gateway.sessions(), b.gateway.sessions()), (5, 1), "what is not known ends nothing");
+    logins.unknown.store(false, Ordering::Relaxed);
+    let ended =
+        tokio::time::timeout(WITHIN, async { while !matches!(stream.step().await, lb_exchange::Step::End(_)) {} });
+    ended.await.expect("an open stream ends in time");
+    tokio::time::sleep(WITHIN).await;
+    assert!(modern.is_ended());
+    let left = |process: &Process| {
+        let mut ids: Vec<String> =
+            process.gateway.everybody().iter().map(|seat| seat.id().as_str().to_owned()).collect();
+        ids.sort();
+        ids
+    };
+    let mut expected = vec![renewed.clone(), other.clone(), nobodys.clone()];
+    expected.sort();
+    assert_eq!((left(&a), left(&b)), (expected, Vec::new()));
+    for gone in [&here, &there] {
+        assert!(owner(&store, gone).await.contains(" gone "), "what was kept of it is gone");
+        assert!(store.get(&key(gone, "head")).await.expect("an answer").is_none());
+        assert!(a.seat_of(gone, &who(Some("editor"), "f9")).await.is_none(), "not for another login either");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_whose_login_ended_while_it_was_asleep_does_not_wake() {
+    let store = memory().await;
+    let first = ALONE.start(&store).await;
+    let id = first.try_begin_as(&who(Some("editor"), "f1")).await.expect("room");
+    first.stop().await;
+    let second = Node { boot: "2", ..ALONE }.start(&store).await;
+    let logins = Arc::new(Logins::default());
+    second.gateway.watch_logins(logins.clone());
+    logins.end("f1");
+    assert!(second.seat_of(&id, &who(Some("editor"), "f2")).await.is_none());
+    second.written().await;
+    assert!(store.get(&key(&id, "head")).await.expect("an answer").is_none(), "nothing is left of it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_asked_about_sessions_without_a_login() {
+    let store = memory().await;
+    let process = ALONE.start(&store).await;
+    let logins = Arc::new(Logins::default());
+    process.gateway.watch_logins(logins.clone());
+    process.begin().await;
+    tokio::time::sleep(4 * WITHIN).await;
+    assert_eq!(logins.asked.load(Ordering::Relaxed), 0);
+    for _ in 0..3 {
+        process.try_begin_as(&who(None, "f1")).await.expect("room");
+    }
+    tokio::time::sleep(WITHIN).await;
+    let asked = logins.asked.load(Ordering::Relaxed);
+    assert!((1..=4).contains(&asked), "once a round for all of its sessions: {asked}");
 }
