@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::installed;
+
 pub use browser::{Browser, Decision, Stopped};
 
 /// How long it may take to listen, on a machine that is busy.
@@ -50,8 +52,8 @@ impl Idp {
     /// When it is not installed or does not start.
     pub fn start(options: &Options) -> Self {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/src/idp/provider.mjs");
-        let mut command = Command::new(installed("node/node_modules/node/bin/node"));
-        command.arg(script).arg(installed("oidc-provider/node_modules/oidc-provider/lib/index.js"));
+        let mut command = Command::new(installed::node());
+        command.arg(script).arg(installed::file("oidc-provider", "node_modules/oidc-provider/lib/index.js"));
         command.env("PORT", options.port.to_string()).env("ISSUER_END", &options.issuer_end);
         command.env("GROUPS", &options.groups).env("CLIENT_REDIRECTS", options.redirects.join(","));
         if let Some(keys) = &options.keys {
@@ -82,16 +84,4 @@ impl Drop for Idp {
         self.child.kill().ok();
         self.child.wait().ok();
     }
-}
-
-/// A file of a peer, as `cargo xtask peers` has installed it.
-fn installed(path: &str) -> PathBuf {
-    let set = |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let peers = set("LANDBRIDGE_PEERS").unwrap_or_else(|| {
-        let cache = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
-        cache.expect("neither LANDBRIDGE_PEERS nor XDG_CACHE_HOME nor HOME is set").join("landbridge/peers")
-    });
-    let file = peers.join(path);
-    assert!(file.exists(), "{} is not there: run `cargo xtask peers`", file.display());
-    file
 }

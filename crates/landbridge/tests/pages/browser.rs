@@ -9,14 +9,13 @@ use lb_exchange::Tasks;
 use lb_front::Front;
 use lb_gateway::{Kind, Moment, Tracked, Tracker};
 use lb_http::{Page, Pages, Settings};
+use lb_peers::installed;
 use lb_session::streams::SharedStreams;
 use lb_testkit::ScriptedMiddle;
 use lb_ui::Waterfall;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::TcpListener;
 use tokio::process::Command;
-
-use crate::installed;
 
 /// How long one look may take; a browser starts slowly on a busy machine.
 const LOOK_MAX: Duration = Duration::from_secs(90);

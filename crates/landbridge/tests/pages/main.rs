@@ -6,9 +6,6 @@
 //! A module named `peer_KEY` marks its tests as uses of that peer; `cargo xtask test` counts them.
 
 mod browser;
-#[path = "../peers/installed.rs"]
-#[expect(dead_code, reason = "the peers' own tests use more of it")]
-mod installed;
 mod rows;
 
 mod peer_chromium {

@@ -3,11 +3,12 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use lb_peers::installed;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-use crate::{installed, rust};
+use crate::{beside, rust};
 
 /// How long a script may take with all its runs.
 const RUN_MAX: Duration = Duration::from_secs(50);
@@ -54,7 +55,7 @@ impl Client {
             Self::TypeScript2 => typescript("ts2.mjs", "typescript-v2", runs).await,
             Self::Python => {
                 let python = installed::file("python", "bin/python");
-                script(Command::new(python).arg(installed::script("client.py")), runs).await
+                script(Command::new(python).arg(beside("client.py")), runs).await
             }
             Self::Rmcp => rust::run(&runs).await,
         }
@@ -62,7 +63,7 @@ impl Client {
 }
 
 async fn typescript(name: &str, peer: &str, runs: Value) -> Vec<Value> {
-    script(Command::new(installed::node()).arg(installed::script(name)).arg(installed::folder(peer)), runs).await
+    script(Command::new(installed::node()).arg(beside(name)).arg(installed::folder(peer)), runs).await
 }
 
 async fn script(command: &mut Command, runs: Value) -> Vec<Value> {

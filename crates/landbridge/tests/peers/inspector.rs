@@ -3,12 +3,12 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use lb_peers::installed;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::client::Era;
 use crate::compare::difference;
-use crate::installed;
 use crate::server::{Behind, Link, Reach};
 
 /// How long one request may take.

@@ -8,11 +8,15 @@
 mod client;
 mod compare;
 mod inspector;
-mod installed;
 mod pair;
 mod plan;
 mod rust;
 mod server;
+
+/// A script beside this file.
+fn beside(name: &str) -> String {
+    format!("{}/tests/peers/{name}", env!("CARGO_MANIFEST_DIR"))
+}
 
 /// One test per line: name, client, its era, what is behind, and how that is connected.
 macro_rules! pairs {

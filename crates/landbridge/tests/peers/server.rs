@@ -4,12 +4,13 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use lb_peers::harness::{Gateway, HttpPeer, config, peer};
+use lb_peers::installed;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 
+use crate::beside;
 use crate::client::Era;
-use crate::installed;
 
 const LANDBRIDGE: &str = env!("CARGO_BIN_EXE_landbridge");
 const START_MAX: Duration = Duration::from_secs(40);
@@ -113,7 +114,7 @@ async fn target(behind: Behind, link: Link, processes: &mut Vec<Running>) -> Val
 
 async fn everything_on_http(program: &str) -> (Child, String) {
     let mut child = Command::new(installed::node())
-        .args(["--import", &installed::script("loopback.mjs"), program, "streamableHttp"])
+        .args(["--import", &beside("loopback.mjs"), program, "streamableHttp"])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

@@ -1,10 +1,10 @@
 //! The servers that are put behind the gateway, and where they are installed.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use lb_peers::harness::{HttpPeer, peer};
+use lb_peers::installed;
 use serde_json::{Value, json};
 
 use crate::LANDBRIDGE;
@@ -12,13 +12,13 @@ use crate::LANDBRIDGE;
 /// The scripted server beside this file, as arguments of `add_server` or an entry of a config.
 pub fn script(settings: &Value) -> Value {
     let path = format!("{}/tests/servers/script.py", env!("CARGO_MANIFEST_DIR"));
-    json!({ "command": installed("python", "bin/python"), "args": ["-E", "-S", path, settings.to_string()] })
+    json!({ "command": installed::file("python", "bin/python"), "args": ["-E", "-S", path, settings.to_string()] })
 }
 
 /// The reference server of the protocol's authors, as a child.
 pub fn everything() -> Value {
-    let program = installed("everything", "node_modules/@modelcontextprotocol/server-everything/dist/index.js");
-    json!({ "command": installed("node", "node_modules/node/bin/node"), "args": [program, "stdio"] })
+    let program = installed::file("everything", "node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+    json!({ "command": installed::node(), "args": [program, "stdio"] })
 }
 
 /// The fixture as a child.
@@ -37,16 +37,6 @@ pub fn with(mut entry: Value, members: &Value) -> Value {
         entry[key.as_str()] = value.clone();
     }
     entry
-}
-
-/// A file of a peer that `cargo xtask peers` has installed.
-fn installed(key: &str, path: &str) -> String {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let cache = || set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
-    let all = set("LANDBRIDGE_PEERS").or_else(|| Some(cache()?.join("landbridge/peers")));
-    let file = all.expect("HOME is set").join(key).join(path);
-    assert!(file.exists(), "{} is not there: run `cargo xtask peers`", file.display());
-    file.to_string_lossy().into_owned()
 }
 
 /// An address where nothing listens.

@@ -4,9 +4,6 @@
 
 mod collector;
 mod export;
-#[path = "../peers/installed.rs"]
-#[expect(dead_code, reason = "the peers' own tests use more of it")]
-mod installed;
 mod metrics;
 mod traces;
 mod world;

@@ -5,10 +5,10 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
+use lb_peers::installed;
 use lb_peers::raw::http::{RawHttp, headers};
 use serde_json::Value;
 
-use crate::installed;
 use crate::world::parsed;
 
 /// All series: name, labels and value.

@@ -4,10 +4,11 @@
 
 use std::time::Duration;
 
+use lb_peers::installed::file as installed;
 use serde_json::{Value, json};
 
 use crate::client::Client;
-use crate::world::{World, descendants, installed, throughout, until};
+use crate::world::{World, descendants, throughout, until};
 
 const LISTS: [(&str, &str); 4] = [
     ("tools", "tools/list"),
@@ -89,7 +90,7 @@ mod peer_servers_npm {
 mod peer_servers_python {
     use serde_json::json;
 
-    use crate::world::installed;
+    use lb_peers::installed::file as installed;
 
     #[tokio::test]
     async fn the_time_server_is_the_same_wrapped() {

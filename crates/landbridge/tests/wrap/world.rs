@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use lb_peers::installed;
 use serde_json::{Value, json};
 
 use crate::LANDBRIDGE;
@@ -34,7 +35,7 @@ impl World {
         let mut plan = plan;
         plan["log"] = json!(self.file("server.log"));
         let script = format!("{}/tests/wrap/server.py", env!("CARGO_MANIFEST_DIR"));
-        vec![installed("python", "bin/python"), "-E".to_owned(), "-S".to_owned(), script, plan.to_string()]
+        vec![installed::file("python", "bin/python"), "-E".to_owned(), "-S".to_owned(), script, plan.to_string()]
     }
 
     /// The scripted server, wrapped with these options.
@@ -89,16 +90,6 @@ impl World {
         client.close();
         client.end().await;
     }
-}
-
-/// A file of a peer that `cargo xtask peers` has installed.
-pub fn installed(key: &str, path: &str) -> String {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let cache = || set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
-    let all = set("LANDBRIDGE_PEERS").or_else(|| Some(cache()?.join("landbridge/peers")));
-    let file = all.expect("HOME is set").join(key).join(path);
-    assert!(file.exists(), "{} is not there: run `cargo xtask peers`", file.display());
-    file.to_string_lossy().into_owned()
 }
 
 /// Waits until `test` holds.

@@ -38,11 +38,6 @@ pub fn node() -> String {
     file("node", "node_modules/node/bin/node")
 }
 
-/// A script beside this file.
-pub fn script(name: &str) -> String {
-    format!("{}/tests/peers/{name}", env!("CARGO_MANIFEST_DIR"))
-}
-
 fn set(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
