@@ -32,7 +32,7 @@ impl Reached {
     }
 
     /// What stands before a path in a URL that leads here.
-    fn root(&self) -> String {
+    pub fn root(&self) -> String {
         match self {
             Self::Address { address, scheme } => {
                 // Nobody can connect to "any address". That of version 6 takes version 4 too, as systems are set up.
@@ -70,7 +70,7 @@ pub fn banner(at: &[Reached], surface: SurfaceName, servers: &[ServerSpec], sett
     if servers.is_empty() {
         text += "  nothing yet: a client adds servers with the tool add_server\n";
     }
-    if settings.public_url.is_none() {
+    if settings.public_url.is_none() && settings.login.is_none() {
         text += &match at {
             Reached::Address { address, .. } if address.ip().is_loopback() => {
                 format!("\nSee what is called at {}/waterfall\n", at.root())

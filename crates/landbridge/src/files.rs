@@ -6,12 +6,14 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use lb_config::settings::{Gathered, Settings, State, Store};
+use lb_backend::{Anchors, Trust};
+use lb_config::settings::{Gathered, Login, Settings, State, Store};
 use lb_config::{Problem, Severity};
 use lb_exchange::{ServerSpec, Target};
 use lb_http::{Tls, TlsError};
 use rustix::fs::{Access, OFlags, access};
 
+use crate::auth;
 use crate::state::key;
 
 /// Looks at each of them, and tells what is wrong with the place that names it.
@@ -27,6 +29,9 @@ pub fn check(settings: &Settings, gathered: &mut Gathered) {
         gathered.refuse(key, error.to_string(), hint);
     }
     check_state(&settings.state, gathered);
+    if let Some(login) = &settings.login {
+        check_login(login, gathered);
+    }
     let file = settings.log_file.as_deref().map(|path| ("log_file", path.to_owned()));
     // A new file is made in the folder, of whatever name.
     let folder = settings.log_dir.as_deref().map(|path| ("log_dir", path.join("log")));
@@ -34,6 +39,21 @@ pub fn check(settings: &Settings, gathered: &mut Gathered) {
         if let Err(error) = can_be_written(&path) {
             gathered.refuse(key, format!("cannot be written: {error}"), None);
         }
+    }
+}
+
+/// What a login needs. That the provider answers is seen when somebody logs in.
+fn check_login(login: &Login, gathered: &mut Gathered) {
+    if let Err(why) = auth::api_keys(&login.keys) {
+        gathered.refuse("auth", why, None);
+    }
+    let secret = login.oidc.as_ref().and_then(|oidc| oidc.client_secret_file.as_deref());
+    if let Some(Err(why)) = secret.map(auth::secret_of) {
+        gathered.refuse("oidc_client_secret_file", why, None);
+    }
+    let trust = login.outbound_ca.clone().map(Trust::Also);
+    if let Some(Err(error)) = trust.as_ref().map(Anchors::read) {
+        gathered.refuse("outbound_ca", error.to_string(), None);
     }
 }
 

@@ -124,6 +124,8 @@ fn arg(setting: &'static Setting) -> Arg {
         .value_name(setting.value_name);
     match setting.kind {
         kind if kind.is_switch() => arg.action(ArgAction::SetTrue),
+        // `oidc`, or `keys` and a file.
+        _ if setting.key == "auth" => arg.action(ArgAction::Append).num_args(1..=2),
         kind if kind.is_list() => arg.action(ArgAction::Append),
         _ if setting.is_absent() => arg.action(ArgAction::Append).num_args(0..=1).default_missing_value(""),
         _ => arg.action(ArgAction::Set),

@@ -4,6 +4,7 @@
 //! protocol.
 
 mod assembly;
+mod auth;
 mod banner;
 mod cli;
 mod config_command;
@@ -38,9 +39,13 @@ fn runtime(cli: &cli::Cli) -> tokio::runtime::Builder {
         Some(cli::Command::Stdio(_) | cli::Command::Demo(demo::Demo { http: None, .. })) => {
             tokio::runtime::Builder::new_current_thread()
         }
-        Some(cli::Command::Wrap(_) | cli::Command::Init(_) | cli::Command::Smoke(_) | cli::Command::Nodes(_)) => {
-            tokio::runtime::Builder::new_current_thread()
-        }
+        Some(
+            cli::Command::Wrap(_)
+            | cli::Command::Init(_)
+            | cli::Command::Smoke(_)
+            | cli::Command::Nodes(_)
+            | cli::Command::Auth(_),
+        ) => tokio::runtime::Builder::new_current_thread(),
         Some(cli::Command::Serve(_) | cli::Command::Config(_) | cli::Command::Demo(_)) | None => {
             tokio::runtime::Builder::new_multi_thread()
         }

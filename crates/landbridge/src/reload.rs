@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use lb_config::settings::{Gathered, Given, Scope, Settings, Sources, changed, gather};
@@ -11,7 +12,7 @@ use lb_gateway::{Change, Gateway};
 use crate::assembly::{Loaded, read_servers};
 use crate::cli::SurfaceName;
 use crate::settled::Settled;
-use crate::{logs, serve};
+use crate::{auth, logs, serve};
 
 /// How often files are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -35,6 +36,8 @@ pub struct Door {
     pub handle: lb_http::Handle,
     /// Whether only this machine can connect.
     pub is_local: bool,
+    /// Who checks whoever connects.
+    pub auth: Option<Arc<lb_auth::Auth>>,
 }
 
 /// A file that is looked at, and whether nothing can be served without it.
@@ -158,6 +161,7 @@ impl Reload {
 
     fn take_settings(&mut self, gathered: Gathered, settings: Settings) {
         let (taken, left) = changed(&self.gathered, &gathered);
+        self.take_access(&gathered, &settings);
         if taken.contains(&"log_level") {
             self.logs.set_level(settings.log_level.as_deref());
         }
@@ -165,7 +169,8 @@ impl Reload {
             let now = door.handle.settings();
             let (pages, health, node) = (now.pages.clone(), now.health.clone(), now.node.clone());
             let settings = serve::http(&settings.reached(door.is_local));
-            door.handle.update(lb_http::Settings { pages, health, node, ..settings });
+            let auth = now.auth.clone();
+            door.handle.update(lb_http::Settings { pages, health, node, auth, ..settings });
         }
         for key in taken {
             tracing::info!(key, "setting_reloaded");
@@ -174,6 +179,17 @@ impl Reload {
             tracing::warn!(key, why = "it holds from the next start on", "setting_not_reloaded");
         }
         self.gathered = gathered;
+    }
+
+    /// Takes up who gets in and may do what; of how people log in nothing is taken up.
+    fn take_access(&self, gathered: &Gathered, settings: &Settings) {
+        let auth = self.door.as_ref().and_then(|door| door.auth.as_ref());
+        let (Some(auth), Some(login)) = (auth, &settings.login) else { return };
+        match auth::reload(auth, login) {
+            Ok(()) if gathered.access != self.gathered.access => tracing::info!("access_reloaded"),
+            Ok(()) => {}
+            Err(why) => tracing::warn!(%why, "access_reload_failed"),
+        }
     }
 
     async fn take_servers(&mut self, servers: Vec<ServerSpec>, gateway: &Gateway) {
@@ -195,7 +211,8 @@ impl Reload {
 fn files(gathered: &Gathered) -> Vec<Looked> {
     let settings = Settings::settle(&mut gathered.clone());
     let servers = settings.config.filter(|_| settings.inline_servers.is_none()).map(|path| (path, true));
-    gathered.file_place.clone().into_iter().chain(servers).collect()
+    let keys = settings.login.into_iter().flat_map(|login| login.keys).map(|path| (path, true));
+    gathered.file_place.clone().into_iter().chain(servers).chain(keys).collect()
 }
 
 #[cfg(test)]

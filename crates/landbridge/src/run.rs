@@ -8,7 +8,7 @@ use crate::cli::{Cli, Command, SurfaceName};
 use crate::reload::Reload;
 use crate::serve::serve;
 use crate::settled::Settled;
-use crate::{config_command, demo, embedded, hint, init, logs, nodes, smoke, stdio, wrap};
+use crate::{auth, config_command, demo, embedded, hint, init, logs, nodes, smoke, stdio, wrap};
 
 /// Why a command ended badly: the exit code, and what to say on stderr.
 pub struct Failure(pub u8, pub String);
@@ -42,6 +42,7 @@ pub async fn run(cli: Cli, settled: Settled, logs: logs::Handle) -> ExitCode {
         Some(Command::Stdio(ref stdio)) => stdio::stdio(stdio, settled, logs).await,
         Some(Command::Wrap(ref command)) => wrap::wrap(command).await,
         Some(Command::Config(ref config)) => config_command::config(config, &settled),
+        Some(Command::Auth(ref command)) => auth::command::run(command),
         Some(Command::Nodes(command)) => nodes::nodes(command, settled.settings).await,
         Some(Command::Demo(ref demo)) => demo::demo(demo, settled).await,
         Some(Command::Init(init)) => init::init(init).await,

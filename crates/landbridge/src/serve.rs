@@ -9,6 +9,7 @@ use lb_gateway::{Clients, Policy};
 use lb_http::{Http, ListenError, Listener, Network, Place, Rate, Tls};
 
 use crate::assembly::{Way, close, gateway};
+use crate::auth;
 use crate::banner::{Reached, banner};
 use crate::cli::SurfaceName;
 use crate::logs::Words;
@@ -35,6 +36,7 @@ pub async fn serve(
     settled.settings = settled.settings.reached(is_local);
     let settings = &settled.settings;
     let at: Vec<_> = listeners.iter().map(|listener| at(settings, listener)).collect();
+    let base_url = settings.public_url.clone().or_else(|| at.first().map(Reached::root)).unwrap_or_default();
     let text = banner(&at, surface, &servers, settings);
     let listening = listening(&at, &servers);
     let with_tls = |listener: Listener| match &tls {
@@ -57,10 +59,18 @@ pub async fn serve(
     let front = Arc::new(Front::new(Arc::new(gateway.clone()), front(settings)));
     let running = Front::clone(&front);
     let mut shown = http(settings);
+    if let Some(login) = &settings.login {
+        let (store, keys) = match &kept {
+            Some(kept) => (kept.keeping.store.clone(), kept.keys.as_slice()),
+            None => (state::in_process().await?, &[][..]),
+        };
+        shown.auth = Some(auth::build(login, settings, &base_url, keys, store)?);
+    }
     if let Some(door) = kept.as_mut().and_then(|kept| kept.door.take()) {
         shown.node = Some(door.settings);
         listeners.push(door.listener);
     }
+    let auth = shown.auth.clone();
     let http = Http::new(front, shown.clone());
     let shed = http.handle().shed();
     let store = kept.as_ref().map(|kept| kept.keeping.store.clone());
@@ -71,7 +81,7 @@ pub async fn serve(
     shown.health = Some(watch::health(&gateway, kept.as_ref().map(|kept| kept.keeping.store.clone())));
     http.handle().update(shown);
     if let Some(reload) = reload {
-        reload.start(&gateway, Some(Door { handle: http.handle(), is_local }), &tasks);
+        reload.start(&gateway, Some(Door { handle: http.handle(), is_local, auth }), &tasks);
     }
     // First: whoever reads that it listens may tell it to stop.
     let handle = http.handle();
@@ -122,7 +132,7 @@ async fn listeners(settings: &Settings, can_share: bool) -> Result<(Vec<Listener
     if handed.is_empty() {
         let listener = listener(settings, can_share).await?;
         // A name may lead elsewhere than when it was looked up before.
-        if is_open(&listener) && !settings.insecure_no_auth {
+        if is_open(&listener) && !settings.insecure_no_auth && settings.login.is_none() {
             let why = format!("{} leads to an address that can be reached from elsewhere", settings.listen_source);
             return Err(Failure::usage(format!("{why}; {OPEN}")));
         }
@@ -130,7 +140,7 @@ async fn listeners(settings: &Settings, can_share: bool) -> Result<(Vec<Listener
     }
     let adopted: Result<Vec<_>, _> = handed.into_iter().map(Listener::adopt).collect();
     let adopted = adopted.map_err(|error| Failure::runtime(error.to_string()))?;
-    if adopted.iter().any(is_open) && !settings.insecure_no_auth {
+    if adopted.iter().any(is_open) && !settings.insecure_no_auth && settings.login.is_none() {
         let why = "the socket that was handed over (LISTEN_FDS) can be reached from elsewhere";
         return Err(Failure::usage(format!("{why}; {OPEN}")));
     }
@@ -139,7 +149,7 @@ async fn listeners(settings: &Settings, can_share: bool) -> Result<(Vec<Listener
 
 /// What that means, and what to do.
 const OPEN: &str =
-    "everybody could use every server: say --insecure-no-auth if something in front of it keeps others out";
+    "everybody could use every server: let people log in with --auth, or say --insecure-no-auth if something in front of it keeps others out";
 
 /// Whether others than this machine can connect.
 fn is_open(listener: &Listener) -> bool {
@@ -209,6 +219,8 @@ pub fn http(settings: &Settings) -> lb_http::Settings {
         mcp_path: settings.mcp_path.clone(),
         allowed_origins: settings.allow_origin.clone(),
         public_url: settings.public_url.clone(),
+        login: settings.login.is_some(),
+        only_server: settings.surface == lb_config::settings::Surface::Server,
         operator_token: settings.operator_token.clone(),
         environment: match settings.environment {
             Environment::Dev => lb_http::Environment::Development,

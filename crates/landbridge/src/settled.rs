@@ -36,7 +36,7 @@ impl Settled {
             Some(Command::Stdio(stdio)) => (Some(&stdio.flags.given), &[Scope::Every, Scope::Servers]),
             Some(Command::Demo(Demo { http: Some(_), .. })) => (None, &[Scope::Every, Scope::Demo, Scope::Serve]),
             Some(Command::Demo(_) | Command::Init(_) | Command::Smoke(_)) => (None, &[Scope::Every]),
-            Some(Command::Wrap(_)) => (None, &[Scope::Every]),
+            Some(Command::Wrap(_) | Command::Auth(_)) => (None, &[Scope::Every]),
         };
         let mut flags: Given = own.into_iter().chain([&cli.every.given]).flatten().cloned().collect();
         if let Some(Command::Demo(demo)) = &cli.command {
@@ -76,7 +76,9 @@ fn mistakes(cli: &Cli) -> Mistakes {
         None | Some(Command::Serve(_) | Command::Stdio(_) | Command::Config(_) | Command::Nodes(_)) => {
             Mistakes::Refused
         }
-        Some(Command::Wrap(_) | Command::Demo(_) | Command::Init(_) | Command::Smoke(_)) => Mistakes::Warned,
+        Some(Command::Wrap(_) | Command::Demo(_) | Command::Init(_) | Command::Smoke(_) | Command::Auth(_)) => {
+            Mistakes::Warned
+        }
     }
 }
 

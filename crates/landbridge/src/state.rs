@@ -97,12 +97,23 @@ pub async fn open(state: &State, beside: bool) -> Result<Option<Opened>, Failure
     }
 }
 
+/// A store that ends with this process.
+///
+/// # Errors
+/// There is no memory for it.
+pub async fn in_process() -> Result<Arc<dyn Store>, Failure> {
+    let store = lb_store::open(&Settings::new(lb_store::Place::Memory)).await;
+    store.map_err(|error| Failure::runtime(format!("nothing can be kept: {error}")))
+}
+
 /// A store in use, and this process among those who use it.
 pub struct Kept {
     /// What the gateway is given.
     pub keeping: Keeping,
     /// Where other nodes reach this one.
     pub door: Option<NodeDoor>,
+    /// See [`Opened::keys`].
+    pub keys: Vec<Secret>,
     /// See [`Opened::opening`].
     pub opening: Option<BoxFuture<'static, Result<(), Error>>>,
     /// Held until the process ends.
@@ -147,7 +158,7 @@ impl Opened {
             wait_for_streams: shared && durability != Durability::None,
         };
         Words::info("state_kept", format!("sessions are kept in {}", self.place)).say();
-        Ok(Kept { keeping, door, opening: self.opening, _sign: sign })
+        Ok(Kept { keeping, door, keys: self.keys, opening: self.opening, _sign: sign })
     }
 }
 

@@ -10,6 +10,7 @@ use http::{HeaderMap, Request, Response, Uri};
 use lb_exchange::Principal;
 use lb_store::Store;
 use parking_lot::RwLock;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::apikey::ApiKeys;
@@ -22,13 +23,15 @@ use crate::oidc::Idp;
 use crate::policy::{Decision, Rules, Target, Who, decide};
 use crate::refusal::{Place, Refusal};
 use crate::resource::Resources;
+use crate::rights::Carried;
 use crate::scope::{Scope, Scopes};
 use crate::secret::{Hash, equal};
 use crate::settings::Settings;
 use crate::token::{TokenError, verify};
 
-/// What somebody who was let in may do, for one request.
-#[derive(Clone, Debug)]
+/// What somebody who was let in may do, for one request. Written as text, it can be carried to another node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Carried", into = "Carried")]
 pub struct Grant {
     /// Who it is. A session belongs to the principal and the client together.
     pub who: Who,
@@ -37,7 +40,7 @@ pub struct Grant {
     /// The family of the token, which a session that was used with it ends with.
     pub family: Option<String>,
     /// Whether everything is allowed, because the operator or a key of an administrator sent it.
-    operator: bool,
+    pub(crate) operator: bool,
 }
 
 impl Grant {

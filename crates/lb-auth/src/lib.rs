@@ -21,6 +21,7 @@ mod rate;
 pub mod redirect;
 mod refusal;
 mod resource;
+mod rights;
 mod scope;
 mod secret;
 mod settings;

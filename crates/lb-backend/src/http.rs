@@ -36,7 +36,7 @@ use self::legacy::Legacy;
 pub use self::modern::asks as input_requests;
 pub use self::post::Mailbox;
 use self::running::What;
-pub use self::secure::{Secure, SecureError, Trust};
+pub use self::secure::{Anchors, Secure, SecureError, Trust};
 use crate::commands;
 use crate::error::{self, EraError};
 use crate::inbound::{Intake, answer_line, ask_id};

@@ -157,6 +157,7 @@ impl Visit<'_> {
         let text = |value: Option<&HeaderValue>| value.and_then(|value| value.to_str().ok()).map(str::to_owned);
         let claims = Claims {
             principal: self.visitor().principal.as_str().to_owned(),
+            grant: self.caller.map(|caller| caller.grant.clone()),
             ip: self.peer.client(request.headers(), self.settings),
             id: text(Some(record.id()))?,
             host: text(request.headers().get(HOST)),
@@ -167,6 +168,8 @@ impl Visit<'_> {
         let target: Uri = hop::target_of(request.uri()).parse().ok()?;
         let mut headers = request.headers().clone();
         strip(&mut headers);
+        // Whose request it is, is in the claims.
+        headers.remove(header::AUTHORIZATION);
         headers.remove(CONTENT_LENGTH);
         if !body.is_empty() {
             headers.insert(CONTENT_LENGTH, body.len().into());

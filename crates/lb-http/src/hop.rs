@@ -52,6 +52,9 @@ pub(crate) enum Unproven {
     /// The body is another than was sent.
     #[error("its body is not the one that was sent")]
     Body,
+    /// One of the nodes has a login, and the other has none.
+    #[error("only one of the two nodes has a login: give all nodes the same --auth")]
+    Login,
     /// Too many were used within their time.
     #[error("too many requests came from other nodes to tell whether it was sent a second time")]
     Crowded,

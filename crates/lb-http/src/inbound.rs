@@ -81,16 +81,22 @@ pub(crate) enum BodyError {
     Crowded,
 }
 
-/// Reads a whole body.
+/// Whether the head says that the body has more bytes.
+pub(crate) fn declares_more(map: &HeaderMap, bytes_max: usize) -> bool {
+    let declared = map.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    declared.is_some_and(|length| bytes_max as u64 <= length.saturating_sub(1))
+}
+
+/// Reads a whole body of no more than so many bytes.
 ///
 /// Cancel safe: no, what was read is lost; only the end of the connection does that.
 pub(crate) async fn body(
     request: &mut Request<Incoming>,
     settings: &Settings,
+    bytes_max: usize,
     budget: &Budget,
 ) -> Result<Bytes, BodyError> {
-    let declared = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if declared.is_some_and(|length| settings.body_bytes_max as u64 <= length.saturating_sub(1)) {
+    if declares_more(request.headers(), bytes_max) {
         return Err(BodyError::Large);
     }
     let start = Instant::now();
@@ -102,13 +108,13 @@ pub(crate) async fn body(
             match Pin::new(request.body_mut()).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => {
                     let Ok(data) = frame.into_data() else { continue };
-                    if settings.body_bytes_max < gathered.len() + data.len() {
+                    if bytes_max < gathered.len() + data.len() {
                         return Poll::Ready(Err(BodyError::Large));
                     }
-                    if !part.grow(gathered.room_with(&data, settings.body_bytes_max)) {
+                    if !part.grow(gathered.room_with(&data, bytes_max)) {
                         return Poll::Ready(Err(BodyError::Crowded));
                     }
-                    gathered.add(&data, settings.body_bytes_max);
+                    gathered.add(&data, bytes_max);
                 }
                 Poll::Ready(Some(Err(_))) => return Poll::Ready(Err(BodyError::Broken)),
                 Poll::Ready(None) => return Poll::Ready(Ok(std::mem::take(&mut gathered).into_bytes())),

@@ -10,6 +10,7 @@ mod connection;
 mod connections;
 mod cors;
 mod current;
+mod door;
 mod forward;
 mod guard;
 mod health;

@@ -10,6 +10,8 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use sha2::{Digest as _, Sha256};
+
 /// So many requests within so much time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
@@ -56,6 +58,13 @@ impl Allowance {
 impl Source {
     /// Those of our own user, on a unix socket.
     pub(crate) const OWN_USER: Self = Self(0);
+
+    /// Those of somebody who has logged in, wherever they come from.
+    pub(crate) fn named(principal: &str) -> Self {
+        let hash = Sha256::digest(principal.as_bytes());
+        let first = hash.first_chunk::<16>().copied().unwrap_or_default();
+        Self(u128::from_be_bytes(first))
+    }
 
     /// Those of an address. An IPv6 host has a whole /64 to choose from, so that it counts as one.
     pub(crate) fn of(address: IpAddr) -> Self {

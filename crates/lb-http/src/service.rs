@@ -21,6 +21,7 @@ use tracing::Instrument as _;
 
 use crate::body::Body;
 use crate::current::Seen;
+use crate::door::Caller;
 use crate::guard::{Refused, check_host, check_length, check_origin, explain};
 use crate::hop::{self, Claims, HOP, Unproven};
 use crate::inbound::{self, BodyError};
@@ -62,7 +63,7 @@ impl hyper::service::Service<Request<Incoming>> for Service {
         let settings = self.settings.refresh(&server.settings);
         let answering = async move {
             let mut request = request;
-            let visit = Visit { server: &server, settings: &settings, peer, claims: None };
+            let visit = Visit { server: &server, settings: &settings, peer, claims: None, caller: None };
             let mut response = match peer.side {
                 Side::Clients => visit.answer(&mut request, &mut work).await,
                 // Boxed: it would have its room in the future of every client's request.
@@ -83,6 +84,8 @@ pub(crate) struct Visit<'s> {
     pub(crate) peer: Peer,
     /// What the node says of it that has sent it on.
     pub(crate) claims: Option<&'s Claims>,
+    /// Who has sent it, where callers must log in.
+    pub(crate) caller: Option<&'s Caller>,
 }
 
 impl Visit<'_> {
@@ -131,7 +134,24 @@ impl Visit<'_> {
             Some(_) => self.route_sent_on(request),
         };
         match route {
+            // Boxed: without a login their room is in no request's future.
+            Route::Tokens => (Box::pin(self.tokens(request)).await, Pages::Refused),
+            Route::Guarded(era) => Box::pin(self.guarded(request, work, record, era, allowance)).await,
+            route => self.follow(route, request, work, record).await,
+        }
+    }
+
+    pub(crate) async fn follow(
+        &self,
+        route: Route,
+        request: &mut Request<Incoming>,
+        work: &mut Work,
+        record: &Record,
+    ) -> (Response<Body>, Pages) {
+        match route {
             Route::Done(response, pages) => (response, pages),
+            // They are followed before.
+            Route::Tokens | Route::Guarded(_) => (bare(StatusCode::INTERNAL_SERVER_ERROR), Pages::Refused),
             Route::Post(_, era) if !work.has_room(self.settings.in_flight_max) => (self.crowded(era), Pages::Allowed),
             Route::Post(mount, era) => (self.post(request, work, record, mount, era).await, Pages::Allowed),
             Route::Bodiless(mount, era) => (self.bodiless(request, record, mount, era).await, Pages::Allowed),
@@ -147,19 +167,30 @@ impl Visit<'_> {
             return Route::Done(response, Pages::Refused);
         }
         let era = era_of_header(request.headers().get(PROTOCOL_VERSION).map(HeaderValue::as_bytes));
+        let about_tokens = self.is_about_tokens(request);
         let guarded = check_length(request)
             .and_then(|()| check_host(request, self.settings))
-            .and_then(|()| check_origin(request.headers(), self.settings));
+            // What is read there by a plain GET is for everybody, or for a browser that was sent there from elsewhere.
+            .and_then(|()| match about_tokens && matches!(*request.method(), Method::GET | Method::OPTIONS) {
+                true => Ok(()),
+                false => check_origin(request.headers(), self.settings),
+            });
         if let Err(refused) = guarded {
             return Route::Done(self.turn_away(refused, request, era), Pages::Refused);
         }
         if self.peer.late {
             return Route::Done(self.stopping(era), Pages::Allowed);
         }
+        if !about_tokens && self.is_guarded(request) {
+            return Route::Guarded(era);
+        }
         *allowance = throttle::allowance(self.server, request.headers(), self.settings, self.peer);
         if allowance.is_some_and(|allowance| !allowance.granted) {
             self.server.shed.add(Why::Rate);
             return Route::Done(throttle::refused(era), Pages::Allowed);
+        }
+        if about_tokens {
+            return Route::Tokens;
         }
         match self.operator_page(request) {
             Some(response) => Route::Done(response, Pages::Refused),
@@ -203,10 +234,14 @@ impl Visit<'_> {
     }
 
     /// Pages that only an operator may see; no other web page may read them.
-    fn operator_page(&self, request: &Request<Incoming>) -> Option<Response<Body>> {
+    pub(crate) fn operator_page(&self, request: &Request<Incoming>) -> Option<Response<Body>> {
         let path = request.uri().path();
         let pages = self.settings.pages.iter().find(|pages| pages.own(path))?;
-        if let Some(why) = stranger(request, self.peer.reach, self.settings) {
+        let why = match self.caller {
+            Some(caller) => caller.stranger(),
+            None => stranger(request, self.peer.reach, self.settings),
+        };
+        if let Some(why) = why {
             tracing::debug!("{why}");
             return Some(pages::turn_away(&why));
         }
@@ -217,7 +252,7 @@ impl Visit<'_> {
         Some(found.unwrap_or_else(|| document(StatusCode::NOT_FOUND, health::lost(self.settings))))
     }
 
-    fn admit(&self, request: &Request<Incoming>, era: Era) -> Route {
+    pub(crate) fn admit(&self, request: &Request<Incoming>, era: Era) -> Route {
         let done = |response| Route::Done(response, Pages::Allowed);
         let path = request.uri().path();
         if *request.method() == Method::OPTIONS {
@@ -243,7 +278,8 @@ impl Visit<'_> {
     fn root(&self, method: &Method, era: Era) -> Response<Body> {
         let alone = self.server.front.has(&Mount::Default);
         if matches!(*method, Method::GET | Method::HEAD) {
-            let several = if alone { Vec::new() } else { self.server.front.servers() };
+            // Whoever has not logged in is not told what is here.
+            let several = if alone || self.settings.login { Vec::new() } else { self.server.front.servers() };
             return page(StatusCode::OK, TEXT, Body::bytes(health::banner(self.settings, &several), None));
         }
         let below = if alone { "" } else { "/server/{name}" };
@@ -288,7 +324,7 @@ impl Visit<'_> {
             let message = "Unsupported Media Type: the body must be application/json";
             return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, era, message);
         }
-        let body = match inbound::body(request, self.settings, &self.server.bodies).await {
+        let body = match inbound::body(request, self.settings, self.settings.body_bytes_max, &self.server.bodies).await {
             Ok(body) => body,
             Err(error) => {
                 if matches!(error, BodyError::Crowded) {
@@ -303,6 +339,11 @@ impl Visit<'_> {
         }
         if self.claims.is_some_and(|claims| claims.body != hop::digest(&body)) {
             return self.unproven(Unproven::Body);
+        }
+        if let Some(caller) = self.caller
+            && let Some(response) = self.forbidden(caller, request, &mount, &body)
+        {
+            return response;
         }
         let mut posted = match self.posted(request.headers(), &mount, era, &body, Asked::Nobody) {
             Ok(posted) => posted,
@@ -384,8 +425,12 @@ impl Visit<'_> {
 }
 
 /// Where a request leads.
-enum Route {
+pub(crate) enum Route {
     Done(Response<Body>, Pages),
+    /// To whoever gives tokens.
+    Tokens,
+    /// Past whoever asks for one.
+    Guarded(Era),
     Post(Mount, Era),
     Bodiless(Mount, Era),
 }
@@ -399,7 +444,7 @@ enum Asked {
 
 /// Whether web pages may read the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pages {
+pub(crate) enum Pages {
     Allowed,
     Refused,
 }
@@ -409,7 +454,7 @@ fn repeated_header(repeated: inbound::Repeated, era: Era) -> Response<Body> {
 }
 
 /// The rest of the body is not read, so the connection cannot go on.
-fn no_body(error: BodyError, era: Era) -> Response<Body> {
+pub(crate) fn no_body(error: BodyError, era: Era) -> Response<Body> {
     let mut response = match error {
         BodyError::Large => refuse(StatusCode::PAYLOAD_TOO_LARGE, era, "Payload Too Large"),
         BodyError::Slow => refuse(StatusCode::REQUEST_TIMEOUT, era, "Request Timeout: the body took too long"),
@@ -420,7 +465,7 @@ fn no_body(error: BodyError, era: Era) -> Response<Body> {
     response
 }
 
-fn not_allowed(allow: &'static str) -> Response<Body> {
+pub(crate) fn not_allowed(allow: &'static str) -> Response<Body> {
     let mut response = refuse(StatusCode::METHOD_NOT_ALLOWED, Era::Legacy, "Method not allowed");
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
     response

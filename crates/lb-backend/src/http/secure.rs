@@ -23,6 +23,8 @@ pub enum Trust {
     Usual,
     /// Those of the authorities in a file of PEM, and of nobody else.
     File(PathBuf),
+    /// Those of the usual authorities, and of those in a file of PEM.
+    Also(PathBuf),
     /// Everybody's.
     Anybody,
 }
@@ -51,31 +53,59 @@ pub struct Secure {
     name: ServerName<'static>,
 }
 
+/// Whom to believe, read once for any number of hosts.
+#[derive(Clone)]
+pub struct Anchors(TlsConnector);
+
+impl Anchors {
+    /// Reads the file of authorities.
+    ///
+    /// # Errors
+    /// There is nobody to trust.
+    pub fn read(trust: &Trust) -> Result<Self, SecureError> {
+        let failed = |error: tls::TlsError| SecureError::Roots(error.to_string());
+        let config = |roots: RootCertStore| tls::config(roots).map_err(|error| failed(error.into()));
+        let config = match trust {
+            Trust::Usual => return tls::connector().map(Self).map_err(failed),
+            Trust::File(path) => config(authorities(path)?)?,
+            Trust::Also(path) => {
+                let mut roots = tls::roots(|name| std::env::var_os(name)).map_err(failed)?;
+                roots.roots.extend(authorities(path)?.roots);
+                config(roots)?
+            }
+            Trust::Anybody => {
+                let mut config = config(RootCertStore::empty())?;
+                let provider = config.crypto_provider().clone();
+                config.dangerous().set_certificate_verifier(Arc::new(Anybody(provider)));
+                config
+            }
+        };
+        Ok(Self(TlsConnector::from(Arc::new(config))))
+    }
+}
+
+impl fmt::Debug for Anchors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Anchors").finish_non_exhaustive()
+    }
+}
+
 impl Secure {
     /// To this host, which may be an address, in brackets or not. Reads the file of authorities.
     ///
     /// # Errors
     /// The host is none, or there is nobody to trust.
     pub fn new(host: &str, trust: &Trust) -> Result<Self, SecureError> {
-        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        let name = match bare.parse::<IpAddr>() {
-            Ok(address) => ServerName::IpAddress(address.into()),
-            Err(_) => ServerName::try_from(bare.to_owned()).map_err(|_| SecureError::Name(bare.to_owned()))?,
-        };
-        let roots = |error: tls::TlsError| SecureError::Roots(error.to_string());
-        let connector = match trust {
-            Trust::Usual => tls::connector().map_err(roots)?,
-            Trust::File(path) => {
-                TlsConnector::from(Arc::new(tls::config(authorities(path)?).map_err(|error| roots(error.into()))?))
-            }
-            Trust::Anybody => {
-                let mut config = tls::config(RootCertStore::empty()).map_err(|error| roots(error.into()))?;
-                let provider = config.crypto_provider().clone();
-                config.dangerous().set_certificate_verifier(Arc::new(Anybody(provider)));
-                TlsConnector::from(Arc::new(config))
-            }
-        };
-        Ok(Self { connector, name })
+        let name = named(host)?;
+        Ok(Self { connector: Anchors::read(trust)?.0, name })
+    }
+
+    /// The same with whom to believe read before.
+    ///
+    /// # Errors
+    /// The host is none.
+    pub fn with(host: &str, anchors: &Anchors) -> Result<Self, SecureError> {
+        Ok(Self { connector: anchors.0.clone(), name: named(host)? })
     }
 
     /// Shakes hands over a connection.
@@ -98,6 +128,14 @@ impl Secure {
 impl fmt::Debug for Secure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Secure").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+fn named(host: &str) -> Result<ServerName<'static>, SecureError> {
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    match bare.parse::<IpAddr>() {
+        Ok(address) => Ok(ServerName::IpAddress(address.into())),
+        Err(_) => ServerName::try_from(bare.to_owned()).map_err(|_| SecureError::Name(bare.to_owned())),
     }
 }
 

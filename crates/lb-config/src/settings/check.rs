@@ -114,6 +114,24 @@ fn listen_or_host(text: &str) -> bool {
     bare_host(text).is_ok() || listen(text).is_ok()
 }
 
+/// The issuer of a provider, byte for byte. The name of a host alone is a tenant as Auth0 writes it.
+pub(crate) fn issuer(text: &str) -> Result<String, &'static str> {
+    let advice = "give the issuer's URL as the provider writes it, as in https://login.example.com/";
+    if !text.contains('/') && host(text).is_ok() && text != "*" {
+        return Ok(format!("https://{text}/"));
+    }
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let odd = |c: char| c.is_whitespace() || c.is_control() || "?#@".contains(c);
+    let good = rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/') && !rest.contains(odd));
+    if good { any(text) } else { Err(advice) }
+}
+
+/// A text without spaces.
+pub(crate) fn word(text: &str) -> Result<String, &'static str> {
+    let good = !text.is_empty() && text.len() <= 4_096 && !text.contains(char::is_whitespace);
+    if good { any(text) } else { Err("give a text without spaces") }
+}
+
 /// Where the protocol is served below the root.
 pub(crate) fn mcp_path(text: &str) -> Result<String, &'static str> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
@@ -123,7 +141,7 @@ pub(crate) fn mcp_path(text: &str) -> Result<String, &'static str> {
         && !text.ends_with('/')
         && !text.contains("//")
         && text.bytes().all(plain);
-    let taken = ["/health", "/ping", "/sessions", "/metrics", "/waterfall"];
+    let taken = ["/health", "/ping", "/sessions", "/metrics", "/waterfall", "/oauth", "/.well-known"];
     // Below them, too: /sessions/x would be taken for the page of a session.
     let is_under = |page: &str| text.strip_prefix(page).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     let is_taken = taken.into_iter().any(is_under);

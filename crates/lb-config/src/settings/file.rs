@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
 
+use super::access::{self, Access};
 use super::gather::{Place, Told};
 use super::kind::{Raw, Unit};
 use super::table::table;
@@ -25,6 +26,8 @@ pub fn default_path(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
 #[derive(Debug, Default)]
 pub(crate) struct FileSettings {
     pub told: Vec<(&'static str, Told)>,
+    /// Its section about who gets in.
+    pub access: Access,
     pub problems: Vec<Problem>,
 }
 
@@ -59,6 +62,7 @@ pub(crate) fn parse(bytes: &[u8], path: &Path) -> FileSettings {
     let mut report = Report::new(path, bytes);
     let top = KeyPath::default();
     let mut told = Vec::new();
+    let mut access = Access::default();
     match std::str::from_utf8(bytes) {
         Err(error) => {
             report.error(error.valid_up_to(), &top, "the file is not UTF-8");
@@ -79,12 +83,18 @@ pub(crate) fn parse(bytes: &[u8], path: &Path) -> FileSettings {
                     };
                     let line = report.line(at);
                     let place = Place::File { path: path.to_owned(), line };
+                    if let ("auth", DeValue::Table(section)) = (setting.key, value.get_ref()) {
+                        let (read, ways) = access::read(section, &mut report, &top.key(name));
+                        access = read;
+                        told.extend(ways.map(|raw| (setting.key, Told { place, raw, unit: Unit::Seconds })));
+                        continue;
+                    }
                     told.push((setting.key, Told { place, raw: raw(value.get_ref()), unit: Unit::Seconds }));
                 }
             }
         },
     }
-    FileSettings { told, problems: report.errors }
+    FileSettings { told, access, problems: report.errors }
 }
 
 fn unknown(report: &mut Report<'_>, at: usize, path: &KeyPath, name: &str) {
@@ -99,7 +109,7 @@ fn unknown(report: &mut Report<'_>, at: usize, path: &KeyPath, name: &str) {
     }
 }
 
-fn raw(value: &DeValue<'_>) -> Raw {
+pub(super) fn raw(value: &DeValue<'_>) -> Raw {
     match value {
         DeValue::String(text) => Raw::Text(text.to_string()),
         DeValue::Boolean(value) => Raw::Bool(*value),

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use super::access::Access;
 use super::environment::Variables;
 use super::file;
 use super::kind::{Kind, Raw, Unit, Value};
@@ -113,8 +114,10 @@ pub struct Gathered {
     pub file_place: Option<(PathBuf, bool)>,
     /// Servers as JSON, out of a variable.
     pub inline_servers: Option<String>,
+    /// Who gets in and may do what, as the file says.
+    pub access: Access,
     /// The folder that relative paths of the file start from.
-    folder: Option<PathBuf>,
+    pub(super) folder: Option<PathBuf>,
     /// What `~` stands for.
     pub(crate) home: Option<PathBuf>,
 }
@@ -131,9 +134,11 @@ pub fn gather(sources: Sources, scopes: &[Scope]) -> Gathered {
     if sources.mistakes == Mistakes::Warned && from_file.problems.iter().any(is_error) {
         // A file that others may write to, or that says something else than it seems to, is not followed in part.
         from_file.told.clear();
+        from_file.access = Access::default();
     }
     let mut gathered = Gathered {
         problems: from_file.problems,
+        access: from_file.access,
         folder: file.as_deref().and_then(Path::parent).map(Path::to_owned),
         home: variables.get("HOME").map(PathBuf::from),
         inline_servers: variables.get(INLINE_CONFIG).map(str::to_owned),
@@ -150,7 +155,6 @@ pub fn gather(sources: Sources, scopes: &[Scope]) -> Gathered {
         gathered.choose(setting, told);
     }
     gathered.problems.extend(variables.unknown());
-    gathered.forgive();
     if sources.mistakes == Mistakes::Warned {
         gathered.warn_of_file();
     }
@@ -166,12 +170,11 @@ fn is_error(problem: &Problem) -> bool {
 #[must_use]
 pub fn fuzz_settings(bytes: &[u8]) -> (Vec<Problem>, bool) {
     let from_file = file::parse(bytes, Path::new("landbridge.toml"));
-    let mut gathered = Gathered { problems: from_file.problems, ..Gathered::default() };
+    let mut gathered = Gathered { problems: from_file.problems, access: from_file.access, ..Gathered::default() };
     for setting in table() {
         let told = from_file.told.iter().filter(|(key, _)| *key == setting.key).map(|(_, told)| told.clone());
         gathered.choose(setting, told.collect());
     }
-    gathered.forgive();
     // What follows takes ten times as long as reading does, and depends on the bytes no more: some are enough.
     if bytes.len().is_multiple_of(16) {
         std::hint::black_box(super::typed::Settings::settle(&mut gathered));
@@ -222,22 +225,13 @@ impl Gathered {
         let is_path = matches!(
             setting.key,
             "config" | "tls_cert" | "tls_key" | "log_file" | "log_dir" | "data" | "store_ca" | "node_ca" | "key_file"
+                | "oidc_client_secret_file" | "outbound_ca"
         ) && !matches!(value, Value::Text(text) if text == "none");
         if let (true, Place::File { .. }, Value::Text(path), Some(folder)) = (is_path, place, value, &self.folder)
             && !path.starts_with('~')
         {
             *path = folder.join(&*path).to_string_lossy().into_owned();
         }
-    }
-
-    /// Settings of a feature that was switched off on purpose ask for nothing.
-    fn forgive(&mut self) {
-        let is_off = |key: &str| self.held.get(key).is_some_and(|held| held.value == Value::Off);
-        let auth = is_off("auth");
-        self.problems.retain(|problem| {
-            let of = |feature: &str| problem.message.starts_with(feature);
-            !(auth && of("auth ("))
-        });
     }
 
     /// What is wrong with the file becomes a warning.

@@ -19,8 +19,8 @@ pub fn shown(gathered: &Gathered) -> String {
 #[must_use]
 pub fn shown_json(gathered: &Gathered) -> serde_json::Value {
     let row = |row: Row| {
-        let Row { key, value, source, setting } = row;
-        serde_json::json!({ "key": key, "value": value, "source": source, "reloads": setting.reloads })
+        let Row { key, value, source, reloads } = row;
+        serde_json::json!({ "key": key, "value": value, "source": source, "reloads": reloads })
     };
     rows(gathered).into_iter().map(row).collect()
 }
@@ -41,28 +41,33 @@ struct Row {
     key: &'static str,
     value: String,
     source: String,
-    setting: &'static Setting,
+    reloads: bool,
 }
 
 fn rows(gathered: &Gathered) -> Vec<Row> {
     let there = table().iter().filter(|setting| !setting.is_absent());
     let address = gathered.address();
-    there
-        .map(|setting| match gathered.held.get(setting.key) {
+    let access = gathered.access.rows();
+    let source = gathered.file.as_ref().map(|file| file.display().to_string()).unwrap_or_default();
+    let access = access.into_iter().map(|(key, value)| Row { key, value, source: source.clone(), reloads: true });
+    let settings = there.map(|setting| {
+        let reloads = setting.reloads;
+        match gathered.held.get(setting.key) {
             // Three settings and one address: each shows its part of what holds.
             _ if ["listen", "host", "port"].contains(&setting.key) => {
                 let (value, source) = part(&address, setting.key);
-                Row { key: setting.key, value: value.escape_debug().to_string(), source, setting }
+                Row { key: setting.key, value: value.escape_debug().to_string(), source, reloads }
             }
             Some(held) => {
                 let value = if setting.secret { "***".to_owned() } else { text(&held.value) };
-                Row { key: setting.key, value, source: held.place.to_string(), setting }
+                Row { key: setting.key, value, source: held.place.to_string(), reloads }
             }
             None => {
-                Row { key: setting.key, value: setting.default.to_owned(), source: Place::Default.to_string(), setting }
+                Row { key: setting.key, value: setting.default.to_owned(), source: Place::Default.to_string(), reloads }
             }
-        })
-        .collect()
+        }
+    });
+    settings.chain(access).collect()
 }
 
 /// The value and the source of an address or of a part of it.

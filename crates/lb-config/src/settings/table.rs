@@ -130,7 +130,7 @@ const fn absent(
 use Kind::{Count, List, Networks, Switch, Text, Time, Word};
 use Scope::{Demo, Every, Serve, Servers};
 
-const OFF: &[&str] = &["false", "0", "no", "off", "none"];
+pub(super) const OFF: &[&str] = &["false", "0", "no", "off", "none"];
 const ANY_COUNT: u64 = u64::MAX;
 /// Millions of anything fit in no memory.
 const MANY: u64 = 10_000_000;
@@ -160,6 +160,20 @@ const TABLE: &[Setting] = &[
     Setting::new("allow_stdio_spawn", Demo, Switch, "false", "Let clients add servers that are programs to be started on this machine (add_server with a command)"),
     Setting::new("record_args", Demo, Switch, "false", "Show the arguments of calls on the waterfall page, without what looks secret, 1 KiB each at most"),
     Setting { secret: true, reloads: true, ..Setting::new("operator_token", Serve, Text(check::token), "none", "Lets operators see the pages for them from elsewhere") }.without_flag(),
+
+    Setting::new("auth", Serve, List(check::any), "none", "Who gets in: `oidc` for people who log in at --oidc-issuer, `keys FILE` for programs that send a key of that file (landbridge auth key new makes one); may be given twice").named("oidc|keys FILE").alias(&["MCP_CONFIG_SERVER_AUTH_ENABLED"]),
+    Setting::new("oidc_issuer", Serve, Text(check::issuer), "none", "The issuer of the OpenID Connect provider, exactly as it writes it; its slash at the end counts").named("URL").alias(&["MCP_CONFIG_SERVER_AUTH_OIDC_ISSUER", "MCP_CONFIG_SERVER_AUTH_OIDC_DOMAIN", "MCP_CONFIG_SERVER_AUTH_AUTH0_DOMAIN"]),
+    Setting::new("oidc_client_id", Serve, Text(check::word), "none", "What landbridge is called at the provider; register PUBLIC_URL/oauth/callback there").named("ID").alias(&["MCP_CONFIG_SERVER_AUTH_OIDC_CLIENT_ID", "MCP_CONFIG_SERVER_AUTH_AUTH0_CLIENT_ID"]),
+    Setting { secret: true, ..Setting::new("oidc_client_secret", Serve, Text(check::word), "none", "Its secret there; none for a public client") }.without_flag().alias(&["MCP_CONFIG_SERVER_AUTH_OIDC_CLIENT_SECRET", "MCP_CONFIG_SERVER_AUTH_AUTH0_CLIENT_SECRET"]),
+    Setting::new("oidc_client_secret_file", Serve, Text(check::path), "none", "A file with that secret").named("FILE"),
+    Setting::new("oidc_scopes", Serve, List(check::any), "profile,email", "What is asked of the provider beside openid").named("SCOPES").alias(&["MCP_CONFIG_SERVER_AUTH_OIDC_SCOPE", "MCP_CONFIG_SERVER_AUTH_AUTH0_SCOPE"]),
+    Setting::new("oidc_groups_claim", Serve, Text(check::word), "groups", "The claim of the provider's token that names a person's groups").named("NAME"),
+    Setting::new("oidc_audience", Serve, Text(check::word), "none", "Sent to the provider as `audience`, where one wants it").named("TEXT").alias(&["MCP_CONFIG_SERVER_AUTH_OIDC_AUDIENCE", "MCP_CONFIG_SERVER_AUTH_AUTH0_AUDIENCE"]),
+    Setting::new("auth_provider", Serve, Word(&["oidc", "auth0"]), "oidc", "With auth0, the issuer is given the slash at its end that Auth0 writes").without_flag().alias(&["MCP_CONFIG_SERVER_AUTH_PROVIDER"]),
+    Setting::new("auth_base_url", Serve, Text(check::public_url), "--public-url", "What --public-url says, for a login only").without_flag().alias(&["MCP_CONFIG_SERVER_AUTH_BASE_URL", "MCP_CONFIG_SERVER_AUTH_ISSUER"]),
+    Setting::new("allow_any_user", Serve, Switch, "false", "Let everybody in whom the provider knows, although auth.allow in the file of settings names nobody"),
+    Setting::new("cimd_allow", Serve, Networks, "none", "Networks that are not public and whose documents about clients are read all the same").named("NETWORK"),
+    Setting::new("outbound_ca", Serve, Text(check::path), "the system's", "Further certificates (PEM) that the provider and others that a login needs are known by").named("FILE"),
 
     Setting::new("name", Serve, Text(check::name), "landbridge", "What this gateway is called on its pages for people").named("NAME").alias(&["MCP_CONFIG_SERVER_NAME"]),
     Setting::new("description", Serve, Text(check::sentence), "none", "What it is for, on its pages for people").named("TEXT").alias(&["MCP_CONFIG_SERVER_DESCRIPTION"]),
@@ -204,14 +218,6 @@ const TABLE: &[Setting] = &[
     Setting::new("log_file", Every, Text(check::path), "none", "Log to this file too; stderr keeps what it has").named("FILE"),
     Setting::new("log_dir", Every, Text(check::path), "none", "Log to a new file in this folder too, at level debug unless another is set").without_flag().named("FOLDER"),
 
-    absent("auth", "auth (login and tokens)", OFF, &["MCP_CONFIG_SERVER_AUTH_ENABLED"]),
-    absent("auth_issuer", "auth (login and tokens)", &[], &["MCP_CONFIG_SERVER_AUTH_ISSUER", "MCP_CONFIG_SERVER_AUTH_BASE_URL"]),
-    absent("auth_provider", "auth (login and tokens)", &[], &["MCP_CONFIG_SERVER_AUTH_PROVIDER"]),
-    absent("auth_ttl", "auth (login and tokens)", &[], &["MCP_CONFIG_SERVER_AUTH_SESSION_TTL", "MCP_CONFIG_SERVER_AUTH_TOKEN_TTL", "MCP_CONFIG_SERVER_AUTH_REFRESH_TOKEN_TTL"]),
-    Setting { secret: true, ..absent("auth_oidc", "auth (login and tokens)", &[], &[
-        "MCP_CONFIG_SERVER_AUTH_OIDC_DOMAIN", "MCP_CONFIG_SERVER_AUTH_OIDC_CLIENT_ID", "MCP_CONFIG_SERVER_AUTH_OIDC_CLIENT_SECRET", "MCP_CONFIG_SERVER_AUTH_OIDC_AUDIENCE", "MCP_CONFIG_SERVER_AUTH_OIDC_SCOPE",
-        "MCP_CONFIG_SERVER_AUTH_AUTH0_DOMAIN", "MCP_CONFIG_SERVER_AUTH_AUTH0_CLIENT_ID", "MCP_CONFIG_SERVER_AUTH_AUTH0_CLIENT_SECRET", "MCP_CONFIG_SERVER_AUTH_AUTH0_AUDIENCE", "MCP_CONFIG_SERVER_AUTH_AUTH0_SCOPE",
-    ]) },
     absent("no_codemode", "codemode", &["true", "1", "yes", "on", ""], &[]),
     absent("codemode", "codemode", OFF, &[]),
     absent("sse", "the transport HTTP+SSE", OFF, &[]),

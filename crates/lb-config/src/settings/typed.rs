@@ -9,6 +9,7 @@ use lb_exchange::Secret;
 use super::gather::{Gathered, Place};
 use super::kind::Value;
 use super::listen::{Address, Listen, Reach, is_loopback};
+use super::login::Login;
 use super::state::State;
 
 /// What clients see at the main path.
@@ -76,6 +77,8 @@ pub struct Settings {
     pub reuse_port: bool,
     /// Where clients reach us from elsewhere.
     pub public_url: Option<String>,
+    /// Who gets in; `None` for everybody who can connect.
+    pub login: Option<Login>,
     /// Whether everybody who can connect may do everything.
     pub insecure_no_auth: bool,
     /// Further hosts, that of the public URL included.
@@ -160,10 +163,14 @@ impl Settings {
     pub fn settle(gathered: &mut Gathered) -> Self {
         let address = gathered.address();
         gathered.check_address();
-        gathered.check_reach(&address);
+        let login = Login::settle(gathered, &address);
+        if login.is_none() {
+            gathered.check_reach(&address);
+        }
         gathered.check_pairs(&address.listen);
         let state = State::settle(gathered);
-        let public_url = gathered.text("public_url");
+        let base_url = login.as_ref().and_then(|_| gathered.text("auth_base_url"));
+        let public_url = gathered.text("public_url").or(base_url);
         let (mut allow_host, mut allow_origin) = (gathered.list("allow_host"), gathered.list("allow_origin"));
         if let Some(url) = &public_url {
             allow_host.extend(url_host(url));
@@ -214,6 +221,7 @@ impl Settings {
             ask_timeout: gathered.time("ask_timeout", 10 * 60),
             drain_timeout: gathered.time("drain_timeout", 10),
             state,
+            login,
             log_level: gathered.text("log_level").filter(|level| !level.is_empty()),
             log_format: if gathered.is("log_format", "json") { LogFormat::Json } else { LogFormat::Text },
             log_file: path("log_file"),
@@ -242,10 +250,10 @@ impl Settings {
 }
 
 /// Why nobody may listen beyond this machine without saying so.
-const OPEN: &str = "everybody who can connect could use every server, because there is no login in this build";
+const OPEN: &str = "everybody who can connect could use every server, because there is no login";
 /// What to do about it.
-const OPEN_HINT: &str = "listen on 127.0.0.1 or on unix:PATH, or say --insecure-no-auth (LANDBRIDGE_INSECURE_NO_AUTH=1) \
-                         if something in front of it keeps others out";
+const OPEN_HINT: &str = "listen on 127.0.0.1 or on unix:PATH, let people log in with --auth, or say --insecure-no-auth \
+                         (LANDBRIDGE_INSECURE_NO_AUTH=1) if something in front of it keeps others out";
 
 /// Why a name is no use.
 const NOWHERE: &str = "this machine knows no address of that name";
@@ -312,7 +320,7 @@ impl Gathered {
         }
     }
 
-    fn is(&self, key: &str, word: &str) -> bool {
+    pub(super) fn is(&self, key: &str, word: &str) -> bool {
         matches!(self.value(key), Some(Value::Text(text)) if text == word)
     }
 
@@ -334,14 +342,14 @@ impl Gathered {
         }
     }
 
-    fn list(&self, key: &str) -> Vec<String> {
+    pub(super) fn list(&self, key: &str) -> Vec<String> {
         match self.value(key) {
             Some(Value::List(list)) => list.clone(),
             _ => Vec::new(),
         }
     }
 
-    fn networks(&self, key: &str) -> Vec<(IpAddr, u8)> {
+    pub(super) fn networks(&self, key: &str) -> Vec<(IpAddr, u8)> {
         match self.value(key) {
             Some(Value::Networks(networks)) => networks.clone(),
             _ => Vec::new(),

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use lb_auth::Grant;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -12,6 +13,9 @@ use sha2::{Digest as _, Sha256};
 pub(crate) struct Claims {
     /// Whose request it is.
     pub(crate) principal: String,
+    /// What they were let in with, where there is a login.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) grant: Option<Grant>,
     /// The client's address; none of a client on a unix socket.
     pub(crate) ip: Option<IpAddr>,
     /// The request's id.

@@ -17,6 +17,8 @@ impl Visit<'_> {
     /// Answers another node, if it is one. Nobody else is told anything, not even why.
     pub(super) async fn answer_node(&self, request: &mut Request<Incoming>, work: &mut Work) -> Response<Body> {
         match self.server.hops.admit(request, self.settings.node.as_ref()) {
+            // What one of the two knows of a caller the other could not judge.
+            Ok(claims) if claims.grant.is_some() != self.settings.auth.is_some() => self.unproven(Unproven::Login),
             Ok(claims) => {
                 let (host, scheme) = (claims.host.as_deref(), claims.scheme.as_str());
                 tracing::debug!(id = claims.id, host, scheme, "sent on by another node");
@@ -35,10 +37,16 @@ impl Visit<'_> {
 
     /// Whose request it is.
     pub(crate) fn visitor(&self) -> Visitor {
-        Visitor::of(match self.claims {
-            Some(claims) => Principal::named(&claims.principal),
-            None => self.server.principal.clone(),
-        })
+        let granted = match (self.claims, self.caller) {
+            (Some(claims), _) => claims.grant.as_ref(),
+            (None, Some(caller)) => Some(&caller.grant),
+            (None, None) => None,
+        };
+        match (granted, &self.settings.auth, self.claims) {
+            (Some(grant), Some(auth), _) => auth.visitor(grant),
+            (_, _, Some(claims)) => Visitor::of(Principal::named(&claims.principal)),
+            (_, _, None) => Visitor::of(self.server.principal.clone()),
+        }
     }
 
     /// The node that a request came to has checked everything else about it.

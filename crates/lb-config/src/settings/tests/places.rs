@@ -25,7 +25,7 @@ fn a_flag_beats_a_variable_beats_an_alias_beats_the_file_beats_the_default() {
 
 #[test]
 fn every_error_of_every_place_is_told_at_once() {
-    let flags = [("max_sessions", "none"), ("log_format", "xml"), ("auth", "")];
+    let flags = [("max_sessions", "none"), ("log_format", "xml"), ("auth", "password")];
     let variables = [("PORT", "99999"), ("ALLOWED_HOSTS", "http://a"), ("MCP_CONFIG_STORAGE_TYPE", "valkey")];
     let toml = "port = 0\nenviroment = \"prod\"\nsession_ttl = -1\n[tls_cert]\n";
     let (_, gathered) = settle(&flags, &variables, toml);
@@ -39,7 +39,7 @@ fn every_error_of_every_place_is_told_at_once() {
     error: --max-sessions: "none" cannot be used: give a whole number from 1 to 10000000
     error: landbridge.toml:3: session_ttl: -1 cannot be used: give seconds, or a time such as 500ms, 30s, 5m, 24h, at least 1ms, at most a year
     error: --log-format: "xml" cannot be used: give text or json
-    error: --auth: auth (login and tokens) is not part of this build; leave it out
+    error: --auth: "password" cannot be used: give oidc, or keys and a file
     error: MCP_CONFIG_STORAGE_TYPE: the address of the server is missing | hint: set MCP_CONFIG_STORAGE_VALKEY_URL, or give --store
     "#);
 }
@@ -188,11 +188,8 @@ fn what_is_not_there_can_be_switched_off() {
     ];
     let (_, gathered) = settle(&[("no_codemode", "")], &variables, "");
     assert_eq!(told(&gathered), [""; 0]);
-    let (_, gathered) = settle(&[], &variables[1..2], "");
-    assert_eq!(
-        told(&gathered),
-        ["error: MCP_CONFIG_SERVER_AUTH_ISSUER: auth (login and tokens) is not part of this build; leave it out"]
-    );
+    let (settings, gathered) = settle(&[], &variables[1..2], "");
+    assert_eq!((told(&gathered).len(), settings.public_url), (0, None), "it is for a login only");
 }
 
 #[test]

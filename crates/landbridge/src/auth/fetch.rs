@@ -1,0 +1,213 @@
+//! Asking others over HTTP for what a login needs: strangers at public addresses only, the operator's provider anywhere.
+
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::HOST;
+use http::{HeaderValue, Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use lb_auth::{Ask, Fetch, FetchError};
+use lb_backend::{Anchors, Secure};
+use lb_exchange::{Bounds, BoxFuture};
+use lb_http::Network;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+
+/// How long one address may take to be connected to.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// Whom it asks.
+#[derive(Clone, Debug)]
+enum Whom {
+    /// Whoever has a public address, or one of these, over TLS.
+    Public(Vec<Network>),
+    /// Whoever the operator has named.
+    Anybody,
+}
+
+/// Asks over HTTP: one connection for each question, no redirects, no cookies, no proxies.
+#[derive(Clone, Debug)]
+pub struct Outbound {
+    whom: Whom,
+    anchors: Anchors,
+}
+
+/// A connection, encrypted or not.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+impl Outbound {
+    /// For addresses that strangers name. What has an address that is neither public nor in one of these networks is not
+    /// connected to, whatever its name is.
+    pub fn public(anchors: Anchors, also: Vec<Network>) -> Self {
+        Self { whom: Whom::Public(also), anchors }
+    }
+
+    /// For addresses that the operator has chosen.
+    pub fn anywhere(anchors: Anchors) -> Self {
+        Self { whom: Whom::Anybody, anchors }
+    }
+
+    fn allows(&self, address: IpAddr) -> bool {
+        match &self.whom {
+            Whom::Anybody => true,
+            Whom::Public(also) => {
+                Bounds::Public.allow(address) || also.iter().any(|network| network.contains(address.to_canonical()))
+            }
+        }
+    }
+
+    /// The addresses that a name has now and that may be asked: what is looked at is what is connected to.
+    async fn addresses(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, FetchError> {
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let found = tokio::net::lookup_host((bare, port)).await;
+        let found: Vec<_> = found.map_err(|error| FetchError::Failed(format!("{host}: {error}")))?.collect();
+        let allowed: Vec<_> = found.into_iter().filter(|address| self.allows(address.ip())).collect();
+        if allowed.is_empty() { Err(FetchError::Forbidden) } else { Ok(allowed) }
+    }
+
+    async fn connect(&self, host: &str, port: u16, is_secure: bool) -> Result<Box<dyn Stream>, FetchError> {
+        let mut why = FetchError::Forbidden;
+        for address in self.addresses(host, port).await? {
+            let stream = match tokio::time::timeout(CONNECT_MAX, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => stream,
+                Ok(Err(error)) => {
+                    why = FetchError::Failed(format!("{host}: {error}"));
+                    continue;
+                }
+                Err(_) => {
+                    why = FetchError::Timeout;
+                    continue;
+                }
+            };
+            if !is_secure {
+                return Ok(Box::new(stream));
+            }
+            let failed = |error: lb_backend::SecureError| FetchError::Failed(format!("{host}: {error}"));
+            let secure = Secure::with(host, &self.anchors).map_err(failed)?;
+            return secure.connect(stream).await.map(|stream| Box::new(stream) as Box<dyn Stream>).map_err(failed);
+        }
+        Err(why)
+    }
+
+    async fn ask(&self, ask: Ask) -> Result<Response<Bytes>, FetchError> {
+        let (host, is_secure) = match (ask.url.host_str(), ask.url.scheme(), &self.whom) {
+            (Some(host), "https", _) => (host, true),
+            (Some(host), "http", Whom::Anybody) => (host, false),
+            _ => return Err(FetchError::Forbidden),
+        };
+        let port = ask.url.port_or_known_default().ok_or(FetchError::Forbidden)?;
+        let stream = self.connect(host, port, is_secure).await?;
+        let (bytes_max, request) = (ask.bytes_max, request(&ask)?);
+        let failed = |error: hyper::Error| FetchError::Failed(error.to_string());
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
+        let exchange = async {
+            let response = sender.send_request(request).await.map_err(failed)?;
+            let (head, mut body) = response.into_parts();
+            let mut read = BytesMut::new();
+            while let Some(frame) = body.frame().await {
+                let Ok(data) = frame.map_err(failed)?.into_data() else { continue };
+                if bytes_max < read.len() + data.len() {
+                    return Err(FetchError::TooLarge);
+                }
+                read.extend_from_slice(&data);
+            }
+            Ok(Response::from_parts(head, read.freeze()))
+        };
+        // Driven by whoever asks, so that giving up closes the connection.
+        let (mut exchange, mut connection, mut is_over) = (pin!(exchange), pin!(connection), false);
+        loop {
+            tokio::select! {
+                answer = &mut exchange => return answer,
+                _ = &mut connection, if !is_over => is_over = true,
+            }
+        }
+    }
+}
+
+impl Fetch for Outbound {
+    fn fetch(&self, ask: Ask) -> BoxFuture<'_, Result<Response<Bytes>, FetchError>> {
+        let timeout = ask.timeout;
+        Box::pin(async move {
+            tokio::time::timeout(timeout, self.ask(ask)).await.unwrap_or(Err(FetchError::Timeout))
+        })
+    }
+}
+
+fn request(ask: &Ask) -> Result<Request<Full<Bytes>>, FetchError> {
+    let odd = |_| FetchError::Forbidden;
+    let url = &ask.url;
+    let target = match url.query() {
+        Some(query) => format!("{}?{query}", url.path()),
+        None => url.path().to_owned(),
+    };
+    let authority = match (url.host_str(), url.port()) {
+        (Some(host), Some(port)) => format!("{host}:{port}"),
+        (Some(host), None) => host.to_owned(),
+        (None, _) => return Err(FetchError::Forbidden),
+    };
+    let mut request = Request::builder().method(ask.method.clone()).uri(target);
+    if let Some(headers) = request.headers_mut() {
+        *headers = ask.headers.clone();
+        headers.insert(HOST, HeaderValue::from_str(&authority).map_err(|_| FetchError::Forbidden)?);
+    }
+    request.body(Full::new(ask.body.clone())).map_err(odd)
+}
+
+#[cfg(test)]
+mod tests {
+    use lb_backend::Trust;
+
+    use super::*;
+
+    #[test]
+    fn strangers_cannot_name_what_only_we_reach() {
+        let anchors = Anchors::read(&Trust::Usual).expect("somebody to trust");
+        let strict = Outbound::public(anchors.clone(), Vec::new());
+        let wide = Outbound::public(anchors.clone(), vec!["127.0.0.0/8".parse().expect("a network")]);
+        for (address, in_strict, in_wide) in [
+            ("8.8.8.8", true, true),
+            ("2606:4700::1", true, true),
+            ("127.0.0.1", false, true),
+            ("::ffff:127.0.0.1", false, true),
+            ("10.0.0.1", false, false),
+            ("169.254.169.254", false, false),
+            ("64:ff9b::a9fe:a9fe", false, false),
+            ("::1", false, false),
+            ("0.0.0.0", false, false),
+            ("100.64.0.1", false, false),
+            ("fd00::1", false, false),
+        ] {
+            let address = address.parse().expect("an address");
+            assert_eq!((strict.allows(address), wide.allows(address)), (in_strict, in_wide), "{address}");
+        }
+        assert!(Outbound::anywhere(anchors).allows("127.0.0.1".parse().expect("an address")));
+    }
+
+    #[tokio::test]
+    async fn nothing_is_connected_to_that_may_not_be() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let outbound = Outbound::public(Anchors::read(&Trust::Usual).expect("somebody to trust"), Vec::new());
+        for host in ["127.0.0.1", "localhost", "localhost.", "0x7f.1", "017700000001", "[::ffff:127.0.0.1]", "127.1", "[::1]"] {
+            for scheme in ["https", "http"] {
+                let url = format!("{scheme}://{host}:{port}/client.json").parse().expect("a URL");
+                let ask = Ask {
+                    method: http::Method::GET,
+                    url,
+                    headers: http::HeaderMap::new(),
+                    body: Bytes::new(),
+                    bytes_max: 100,
+                    timeout: Duration::from_secs(10),
+                };
+                assert_eq!(outbound.fetch(ask).await.expect_err(host), FetchError::Forbidden, "{scheme} {host}");
+            }
+        }
+        let accepted = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;
+        assert!(accepted.is_err(), "nobody came");
+    }
+}

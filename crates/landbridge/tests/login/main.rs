@@ -1,0 +1,7 @@
+//! People log in at a real provider, programs send keys, and everybody else stays outside.
+
+mod first;
+mod keys;
+mod world;
+
+const LANDBRIDGE: &str = env!("CARGO_BIN_EXE_landbridge");

@@ -1,0 +1,214 @@
+//! The door, where callers must log in: whose request it is, what is refused, and the paths where tokens are given.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use lb_auth::{Auth, Decision, Grant, Refusal, Target};
+use lb_exchange::Mount;
+use lb_wire::message::{Message, Shape};
+use lb_wire::revision::Era;
+
+use crate::body::Body;
+use crate::inbound::{self, BodyError};
+use crate::pulse::Work;
+use crate::rate::Allowance;
+use crate::record::Record;
+use crate::reply::refuse;
+use crate::service::{Pages, Route, Visit, no_body, not_allowed};
+use crate::shed::Why;
+use crate::throttle;
+
+/// The longest body of a request about tokens, in bytes.
+const TOKENS_BODY_BYTES_MAX: usize = 16 * 1_024;
+
+/// What one message asks for.
+struct Asked {
+    method: String,
+    /// The tool that it calls.
+    tool: Option<String>,
+    id: Option<serde_json::Value>,
+}
+
+impl Asked {
+    /// Of a request or a notification; an answer asks for nothing.
+    fn of(message: &Message) -> Option<Self> {
+        if !matches!(message.shape(), Shape::Request | Shape::Notification) {
+            return None;
+        }
+        let method = message.method().to_owned();
+        let name = message.member_bytes("name").filter(|_| method == "tools/call");
+        // What is no text is no tool either, and whoever answers says so.
+        let tool = name.and_then(|name| serde_json::from_slice(name).ok());
+        let id = message.id().and_then(|id| serde_json::from_slice(id.raw().as_bytes()).ok());
+        Some(Self { method, tool, id })
+    }
+}
+
+/// Everything that a body asks for. What cannot be read is refused by whoever answers.
+fn asked(body: &Bytes) -> Vec<Asked> {
+    match Message::batch(body) {
+        Ok(Some(all)) => {
+            let scanned = all.into_iter().filter_map(|message| Message::scan(message).ok());
+            // Nobody is told an id that is one of several.
+            scanned.filter_map(|message| Asked::of(&message)).map(|asked| Asked { id: None, ..asked }).collect()
+        }
+        _ => Message::scan(body.clone()).ok().as_ref().and_then(Asked::of).into_iter().collect(),
+    }
+}
+
+/// Who has sent a request.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    pub(crate) grant: Grant,
+}
+
+impl Caller {
+    /// Why they are no operator, in words for them; `None` for an operator.
+    pub(crate) fn stranger(&self) -> Option<String> {
+        let why = "Forbidden - this page is for the operator only: send the operator token, or one with the scope \
+                   mcp:admin";
+        (!self.grant.is_admin()).then(|| why.to_owned())
+    }
+}
+
+impl Visit<'_> {
+    /// Whether a request is for those who give tokens.
+    pub(crate) fn is_about_tokens<B>(&self, request: &Request<B>) -> bool {
+        self.settings.auth.is_some() && Auth::handles(request.uri().path())
+    }
+
+    /// Whether it must say whose it is. What browsers ask before they send something does not.
+    pub(crate) fn is_guarded<B>(&self, request: &Request<B>) -> bool {
+        let path = request.uri().path();
+        let is_mcp = || {
+            let below = path.strip_prefix(self.settings.mcp_path.as_str());
+            below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let is_page = || self.settings.pages.iter().any(|pages| pages.own(path));
+        self.settings.auth.is_some() && *request.method() != Method::OPTIONS && (is_mcp() || is_page())
+    }
+
+    /// Answers a request for a token, or for what must be known to get one.
+    pub(crate) async fn tokens(&self, request: &mut Request<Incoming>) -> Response<Body> {
+        let Some(auth) = self.settings.auth.as_ref() else { return refused(StatusCode::NOT_FOUND) };
+        let body = match inbound::body(request, self.settings, TOKENS_BODY_BYTES_MAX, &self.server.bodies).await {
+            Ok(body) => body,
+            Err(error) => {
+                if matches!(error, BodyError::Crowded) {
+                    self.server.shed.add(Why::Bodies);
+                }
+                return no_body(error, Era::Legacy);
+            }
+        };
+        let from = self.peer.client(request.headers(), self.settings).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let mut asked = Request::new(body);
+        *asked.method_mut() = request.method().clone();
+        *asked.uri_mut() = request.uri().clone();
+        *asked.headers_mut() = std::mem::take(request.headers_mut());
+        auth.handle(asked, from, SystemTime::now()).await.map(|body| Body::bytes(body, None))
+    }
+
+    /// Lets a request in, or says what is missing.
+    pub(crate) async fn guarded(
+        &self,
+        request: &mut Request<Incoming>,
+        work: &mut Work,
+        record: &Record,
+        era: Era,
+        allowance: &mut Option<Allowance>,
+    ) -> (Response<Body>, Pages) {
+        if let Some(response) = self.unfit(request, era) {
+            return (response, Pages::Allowed);
+        }
+        let Some(auth) = self.settings.auth.as_ref() else { return (refused(StatusCode::NOT_FOUND), Pages::Refused) };
+        let checked = auth.check(request.headers(), request.uri(), SystemTime::now()).await;
+        *allowance = match &checked {
+            Ok(grant) => throttle::of_principal(self.server, grant.who.principal.as_str(), self.settings),
+            // Whoever has no token, or tries some, is known by an address only.
+            Err(_) => throttle::allowance(self.server, request.headers(), self.settings, self.peer),
+        };
+        if allowance.is_some_and(|allowance| !allowance.granted) {
+            self.server.shed.add(Why::Rate);
+            return (throttle::refused(era), Pages::Allowed);
+        }
+        let grant = match checked {
+            Ok(grant) => grant,
+            Err(refusal) => return (self.turn_back(auth, &refusal, request, None), Pages::Allowed),
+        };
+        let caller = Caller { grant };
+        let visit = Visit { caller: Some(&caller), ..*self };
+        let route = match visit.operator_page(request) {
+            Some(response) => Route::Done(response, Pages::Refused),
+            None => visit.admit(request, era),
+        };
+        visit.follow(route, request, work, record).await
+    }
+
+    /// What can be refused before anybody is asked whose request it is.
+    fn unfit(&self, request: &Request<Incoming>, era: Era) -> Option<Response<Body>> {
+        match *request.method() {
+            Method::POST if !inbound::is_json(request.headers()) => {
+                let message = "Unsupported Media Type: the body must be application/json";
+                Some(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, era, message))
+            }
+            Method::POST if inbound::declares_more(request.headers(), self.settings.body_bytes_max) => {
+                Some(no_body(BodyError::Large, era))
+            }
+            Method::POST | Method::GET | Method::HEAD | Method::DELETE => None,
+            _ => Some(not_allowed("GET, POST, DELETE, OPTIONS")),
+        }
+    }
+
+    /// The answer to a body that its token may not send, before anything of it is done.
+    pub(crate) fn forbidden<B>(
+        &self,
+        caller: &Caller,
+        request: &Request<B>,
+        mount: &Mount,
+        body: &Bytes,
+    ) -> Option<Response<Body>> {
+        let auth = self.settings.auth.as_ref()?;
+        let only = match mount {
+            Mount::Server(name) => Some(name.to_string()),
+            Mount::Default if self.settings.only_server => Some(self.server.front.servers().into_iter().next()?),
+            Mount::Default | Mount::Tools => None,
+        };
+        let asked = asked(body);
+        let decide = |asked: &Asked| {
+            let tool = asked.tool.as_deref();
+            let target = match only.as_deref() {
+                Some(server) => Target::Server { server, tool },
+                None => Target::Own { tool },
+            };
+            auth.decide(&caller.grant, &asked.method, target)
+        };
+        let refusal = match asked.iter().map(decide).fold(Decision::Allow, Decision::and) {
+            Decision::Allow => return None,
+            Decision::Deny => Refusal::Denied,
+            Decision::StepUp { scopes } => Refusal::Scope { scopes },
+        };
+        let id = asked.iter().find_map(|asked| asked.id.as_ref());
+        Some(self.turn_back(auth, &refusal, request, id))
+    }
+
+    /// The answer to a request that does not go on. `id` is that of its message.
+    pub(crate) fn turn_back<B>(
+        &self,
+        auth: &Auth,
+        refusal: &Refusal,
+        request: &Request<B>,
+        id: Option<&serde_json::Value>,
+    ) -> Response<Body> {
+        tracing::debug!(status = refusal.status().as_u16(), "refused");
+        auth.refuse(refusal, request.uri().path(), id).map(|body| Body::bytes(body, None))
+    }
+}
+
+fn refused(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::bytes(Bytes::new(), None));
+    *response.status_mut() = status;
+    response
+}
