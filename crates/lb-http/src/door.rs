@@ -8,8 +8,8 @@ use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use lb_auth::{Auth, Decision, Grant, Refusal, Target};
 use lb_exchange::Mount;
-use lb_wire::message::{Message, Shape};
 use lb_wire::revision::Era;
+use lb_wire::{Message, Shape};
 
 use crate::body::Body;
 use crate::inbound::{self, BodyError};
@@ -42,7 +42,7 @@ impl Asked {
         let name = message.member_bytes("name").filter(|_| method == "tools/call");
         // What is no text is no tool either, and whoever answers says so.
         let tool = name.and_then(|name| serde_json::from_slice(name).ok());
-        let id = message.id().and_then(|id| serde_json::from_slice(id.raw().as_bytes()).ok());
+        let id = message.id().and_then(|id| serde_json::from_slice(id.as_bytes()).ok());
         Some(Self { method, tool, id })
     }
 }

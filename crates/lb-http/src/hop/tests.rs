@@ -17,6 +17,7 @@ fn node(key: &[u8]) -> NodeSettings {
 
 fn claims() -> Claims {
     Claims {
+        grant: None,
         principal: "someone".into(),
         ip: Some([192, 0, 2, 9].into()),
         id: "abc-1".into(),
