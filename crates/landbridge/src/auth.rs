@@ -14,6 +14,7 @@ use lb_http::Network;
 use lb_store::Store;
 
 use self::fetch::Outbound;
+use crate::logs;
 use crate::run::Failure;
 
 /// What people are sent to and programs are checked by.
@@ -36,6 +37,9 @@ pub fn build(
         provider: Arc::new(Outbound::anywhere(anchors)),
     };
     let access = &login.access;
+    let secret = login.oidc.as_ref().and_then(|oidc| oidc.client_secret.as_ref());
+    let known = [secret, settings.operator_token.as_ref()].into_iter().flatten();
+    logs::hide_texts(known.map(|secret| secret.expose().to_owned()).collect());
     let provider = login.oidc.as_ref().map(provider).transpose().map_err(Failure::usage)?;
     let wanted = lb_auth::Settings {
         name: settings.name.clone().unwrap_or_else(|| "landbridge".to_owned()),

@@ -21,7 +21,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use self::file::LogFile;
 pub use self::file::lost;
-pub use self::hide::hide;
+pub use self::hide::{hide, hide_texts};
 use self::sink::{Sink, Target};
 pub use self::voice::{Words, speak, tell};
 use crate::run::Failure;

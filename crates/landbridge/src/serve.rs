@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use lb_config::settings::{Environment, Listen, ProxyHeader, Settings};
-use lb_exchange::{ServerSpec, Tasks};
+use lb_exchange::{Secret, ServerSpec, Tasks};
 use lb_front::Front;
 use lb_gateway::{Clients, Policy};
 use lb_http::{Http, ListenError, Listener, Network, Place, Rate, Tls};
+use lb_store::Store;
 
 use crate::assembly::{Way, close, gateway};
 use crate::auth;
@@ -54,23 +55,17 @@ pub async fn serve(
         None => None,
     };
     let keeping = kept.as_ref().map(|kept| kept.keeping.clone());
+    let auth = door_keeper(settings, &base_url, kept.as_ref().map(state::Kept::for_login)).await?;
     let way = Way { clients: Clients::Many, surface, policy, tracer: telemetry.tracer(), keeping };
     let gateway = gateway(servers, way, settings, &tasks).await?;
     let front = Arc::new(Front::new(Arc::new(gateway.clone()), front(settings)));
     let running = Front::clone(&front);
     let mut shown = http(settings);
-    if let Some(login) = &settings.login {
-        let (store, keys) = match &kept {
-            Some(kept) => (kept.keeping.store.clone(), kept.keys.as_slice()),
-            None => (state::in_process().await?, &[][..]),
-        };
-        shown.auth = Some(auth::build(login, settings, &base_url, keys, store)?);
-    }
     if let Some(door) = kept.as_mut().and_then(|kept| kept.door.take()) {
         shown.node = Some(door.settings);
         listeners.push(door.listener);
     }
-    let auth = shown.auth.clone();
+    shown.auth.clone_from(&auth);
     let http = Http::new(front, shown.clone());
     let shed = http.handle().shed();
     let store = kept.as_ref().map(|kept| kept.keeping.store.clone());
@@ -110,10 +105,24 @@ pub async fn serve(
     failed.map_or(Ok(()), Err)
 }
 
-/// Whether clients need not be on this machine. What the flags allow to those who are is not meant for others.
+/// Who checks whoever connects, if they must log in.
+async fn door_keeper(
+    settings: &Settings,
+    base_url: &str,
+    kept: Option<(Arc<dyn Store>, Vec<Secret>)>,
+) -> Result<Option<Arc<lb_auth::Auth>>, Failure> {
+    let Some(login) = &settings.login else { return Ok(None) };
+    let (store, keys) = match kept {
+        Some(kept) => kept,
+        None => (state::in_process().await?, Vec::new()),
+    };
+    auth::build(login, settings, base_url, &keys, store).map(Some)
+}
+
+/// Whether clients need not be on this machine, or not be its owner. What the flags allow to those who are is not meant for others.
 fn is_reached_from_afar(settings: &Settings, listeners: &[Listener]) -> bool {
     let is_open = |listener: &Listener| listener.address().is_some_and(|address| !address.ip().is_loopback());
-    listeners.iter().any(is_open) || settings.public_url.is_some()
+    listeners.iter().any(is_open) || settings.public_url.is_some() || settings.login.is_some()
 }
 
 fn tls(settings: &Settings) -> Result<Option<Tls>, Failure> {
@@ -148,8 +157,7 @@ async fn listeners(settings: &Settings, can_share: bool) -> Result<(Vec<Listener
 }
 
 /// What that means, and what to do.
-const OPEN: &str =
-    "everybody could use every server: let people log in with --auth, or say --insecure-no-auth if something in front of it keeps others out";
+const OPEN: &str = "everybody could use every server: let people log in with --auth, or say --insecure-no-auth if something in front of it keeps others out";
 
 /// Whether others than this machine can connect.
 fn is_open(listener: &Listener) -> bool {

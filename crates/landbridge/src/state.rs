@@ -163,6 +163,11 @@ impl Opened {
 }
 
 impl Kept {
+    /// What logins are kept in, and their tokens are made with.
+    pub fn for_login(&self) -> (Arc<dyn Store>, Vec<Secret>) {
+        (self.keeping.store.clone(), self.keys.clone())
+    }
+
     /// Lets go of the store, so that another process can have it.
     pub async fn close(self) {
         self.keeping.nodes.leave().await;

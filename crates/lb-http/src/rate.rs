@@ -168,6 +168,10 @@ mod tests {
         ];
         assert_eq!(seen, want);
         assert!(buckets.take(source("192.0.2.2"), RATE, start).granted, "others have buckets of their own");
+        for name in ["alice", "bob", "192.0.2.1"] {
+            let got: Vec<_> = (0..4).map(|_| buckets.take(Source::named(name), RATE, start).granted).collect();
+            assert_eq!(got, [true, true, true, false], "{name}");
+        }
     }
 
     #[test]

@@ -324,7 +324,8 @@ impl Visit<'_> {
             let message = "Unsupported Media Type: the body must be application/json";
             return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, era, message);
         }
-        let body = match inbound::body(request, self.settings, self.settings.body_bytes_max, &self.server.bodies).await {
+        let body = match inbound::body(request, self.settings, self.settings.body_bytes_max, &self.server.bodies).await
+        {
             Ok(body) => body,
             Err(error) => {
                 if matches!(error, BodyError::Crowded) {

@@ -14,8 +14,8 @@ use anyhow::{Context, Result};
 const TABLE: &str = "tests/acceptance/rows.tsv";
 /// The last row of the contract.
 const LAST: u16 = 215;
-/// Rows of features that do not exist: the sandbox, login, the native surface.
-const ABSENT: &[RangeInclusive<u16>] = &[76..=79, 142..=142, 146..=157, 210..=210];
+/// Rows of features that do not exist: the sandbox, the native surface.
+const ABSENT: &[RangeInclusive<u16>] = &[76..=79, 210..=210];
 /// Threats that concern what exists.
 const THREATS: &[RangeInclusive<u16>] = &[1..=8, 20..=32, 36..=39, 45..=45, 47..=47, 49..=49, 51..=54];
 /// Promises under load and faults that concern what exists.

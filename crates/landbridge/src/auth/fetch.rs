@@ -132,9 +132,7 @@ impl Outbound {
 impl Fetch for Outbound {
     fn fetch(&self, ask: Ask) -> BoxFuture<'_, Result<Response<Bytes>, FetchError>> {
         let timeout = ask.timeout;
-        Box::pin(async move {
-            tokio::time::timeout(timeout, self.ask(ask)).await.unwrap_or(Err(FetchError::Timeout))
-        })
+        Box::pin(async move { tokio::time::timeout(timeout, self.ask(ask)).await.unwrap_or(Err(FetchError::Timeout)) })
     }
 }
 
@@ -193,7 +191,9 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let outbound = Outbound::public(Anchors::read(&Trust::Usual).expect("somebody to trust"), Vec::new());
-        for host in ["127.0.0.1", "localhost", "localhost.", "0x7f.1", "017700000001", "[::ffff:127.0.0.1]", "127.1", "[::1]"] {
+        for host in
+            ["127.0.0.1", "localhost", "localhost.", "0x7f.1", "017700000001", "[::ffff:127.0.0.1]", "127.1", "[::1]"]
+        {
             for scheme in ["https", "http"] {
                 let url = format!("{scheme}://{host}:{port}/client.json").parse().expect("a URL");
                 let ask = Ask {

@@ -16,9 +16,14 @@ static KNOWN: RwLock<Option<Arc<Known>>> = RwLock::new(None);
 
 /// Hides what is secret in these servers, from now on and beside what is hidden already.
 pub fn hide(servers: &[ServerSpec]) {
+    hide_texts(secrets(servers));
+}
+
+/// The same for secrets that are known as such.
+pub fn hide_texts(secrets: Vec<String>) {
     let before = known();
     let before = before.as_ref().map(|known| known.newest_first.as_slice()).unwrap_or_default();
-    let now = Known::new(secrets(servers), before, SECRETS_MAX);
+    let now = Known::new(secrets, before, SECRETS_MAX);
     *KNOWN.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(now));
 }
 

@@ -60,7 +60,10 @@ async fn a_key_is_printed_once_as_text_or_json() {
     let told: Value = serde_json::from_str(&out).expect("JSON");
     assert!(told["line"].as_str().is_some_and(|line| line.starts_with("a.b-c ") && line.ends_with(" mcp:read")));
     let (_, out, _) = landbridge(&["auth", "key", "new", "x"]).await;
-    assert!(out.starts_with("key:  lbk_") && out.contains("\nline: x ") && out.ends_with(" mcp:read mcp:call\n"), "{out}");
+    assert!(
+        out.starts_with("key:  lbk_") && out.contains("\nline: x ") && out.ends_with(" mcp:read mcp:call\n"),
+        "{out}"
+    );
     for wrong in [&["auth", "key", "new", "a b"][..], &["auth", "key", "new", "x", "--scope", "all"]] {
         let (code, out, _) = landbridge(wrong).await;
         assert_eq!((code, out.as_str()), (Some(2), ""));

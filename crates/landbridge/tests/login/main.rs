@@ -2,6 +2,9 @@
 
 mod first;
 mod keys;
+mod nodes;
+mod oauth;
+mod policy;
 mod world;
 
 const LANDBRIDGE: &str = env!("CARGO_BIN_EXE_landbridge");

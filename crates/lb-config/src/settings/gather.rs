@@ -224,8 +224,17 @@ impl Gathered {
     fn anchor(&self, setting: &Setting, place: &Place, value: &mut Value) {
         let is_path = matches!(
             setting.key,
-            "config" | "tls_cert" | "tls_key" | "log_file" | "log_dir" | "data" | "store_ca" | "node_ca" | "key_file"
-                | "oidc_client_secret_file" | "outbound_ca"
+            "config"
+                | "tls_cert"
+                | "tls_key"
+                | "log_file"
+                | "log_dir"
+                | "data"
+                | "store_ca"
+                | "node_ca"
+                | "key_file"
+                | "oidc_client_secret_file"
+                | "outbound_ca"
         ) && !matches!(value, Value::Text(text) if text == "none");
         if let (true, Place::File { .. }, Value::Text(path), Some(folder)) = (is_path, place, value, &self.folder)
             && !path.starts_with('~')

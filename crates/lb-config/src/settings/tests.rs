@@ -1,5 +1,6 @@
 //! Places, their order, and everything that is wrong at once.
 
+mod login;
 mod places;
 mod state;
 mod values;

@@ -1,0 +1,62 @@
+//! Who gets in.
+
+use super::{settle, told};
+use crate::settings::{People, Rule};
+
+const OIDC: [(&str, &str); 3] = [("auth", "oidc"), ("oidc_issuer", "https://idp.example/"), ("oidc_client_id", "gw")];
+
+#[test]
+fn a_login_is_put_together_from_every_place() {
+    let toml = "public_url = \"https://gw.example\"\nlisten = \"0.0.0.0:1\"\n[auth]\nby = [\"oidc\", \"keys k.txt\"]\n\
+                redirect_schemes = [\"cursor\"]\nregistration = false\nallow = { domains = [\"a.example\"] }\n\
+                admins = { groups = [\"ops\"] }\n[[auth.rules]]\nwho = { subjects = [\"x\"] }\nservers = [\"a*\"]\n\
+                [[auth.clients]]\nid = \"c\"\nredirect_uris = [\"http://127.0.0.1/cb\"]\n";
+    let variables = [
+        ("MCP_CONFIG_SERVER_AUTH_AUTH0_DOMAIN", "tenant.auth0.com"),
+        ("MCP_CONFIG_SERVER_AUTH_AUTH0_CLIENT_ID", "id"),
+        ("MCP_CONFIG_SERVER_AUTH_AUTH0_CLIENT_SECRET", "hush-hush"),
+        ("MCP_CONFIG_SERVER_AUTH_AUTH0_SCOPE", "openid profile"),
+    ];
+    let (settings, gathered) = settle(&[], &variables, toml);
+    assert_eq!(told(&gathered), [""; 0]);
+    let login = settings.login.expect("a login");
+    let oidc = login.oidc.expect("a provider");
+    assert_eq!((oidc.issuer.as_str(), oidc.client_id.as_str()), ("https://tenant.auth0.com/", "id"));
+    assert_eq!(oidc.scopes, ["profile"]);
+    assert_eq!(oidc.client_secret.map(|secret| secret.expose().to_owned()).as_deref(), Some("hush-hush"));
+    assert!(login.keys[0].is_absolute() && login.keys[0].ends_with("k.txt"), "{:?}", login.keys);
+    let access = login.access;
+    assert_eq!(access.allow, Some(People { domains: vec!["a.example".into()], ..People::default() }));
+    let who = Some(People { subjects: vec!["x".into()], ..People::default() });
+    assert_eq!(access.rules, [Rule { who, servers: vec!["a*".into()], tools: vec!["*".into()] }]);
+    assert_eq!((access.clients[0].name.as_str(), access.no_registration), ("c", true));
+    let shown = crate::settings::shown(&gathered);
+    assert!(shown.contains("domains a.example") && shown.contains("auth.rules") && !shown.contains("hush"), "{shown}");
+}
+
+#[test]
+fn what_is_missing_or_unsafe_is_told() {
+    let said = |flags: &[(&'static str, &str)], toml: &str| {
+        let (_, gathered) = settle(flags, &[], toml);
+        told(&gathered).join("\n")
+    };
+    let with = |more: &[(&'static str, &'static str)]| [&OIDC[..], &[("allow_any_user", "")], more].concat();
+    assert_eq!(said(&with(&[]), ""), "");
+    for (flags, toml, part) in [
+        (OIDC.to_vec(), "", "--allow-any-user"),
+        (OIDC.to_vec(), "[auth.allow]\n", "--allow-any-user"),
+        (vec![("auth", "oidc"), ("allow_any_user", "")], "", "--oidc-client-id"),
+        (with(&[("listen", "0.0.0.0:1")]), "", "--public-url"),
+        (with(&[("public_url", "http://gw.example")]), "", "without TLS"),
+        (with(&[("mcp_path", "/other")]), "", "for /mcp"),
+        (with(&[("insecure_no_auth", "")]), "", "opposite"),
+        (with(&[]), "[auth]\nallow = 7\n", "landbridge.toml:2:1: auth.allow: give a section"),
+        (with(&[]), "[auth]\nalow = {}\n", "did you mean allow?"),
+        (with(&[]), "[[auth.rules]]\nserver = \"x\"\n", "did you mean servers?"),
+        (with(&[]), "[[auth.clients]]\nid = \"x\"\n", "redirect_uris"),
+        (with(&[]), "[auth]\nallow = { groups = [1] }\n", "auth.allow.groups: give an array of texts"),
+    ] {
+        let said = said(&flags, toml);
+        assert!(said.contains(part), "{flags:?} {toml}: {said}");
+    }
+}
