@@ -58,6 +58,9 @@ pub async fn serve(
     let auth = door_keeper(settings, &base_url, kept.as_ref().map(state::Kept::for_login)).await?;
     let way = Way { clients: Clients::Many, surface, policy, tracer: telemetry.tracer(), keeping };
     let gateway = gateway(servers, way, settings, &tasks).await?;
+    if let Some(auth) = &auth {
+        gateway.watch_logins(auth.clone());
+    }
     let front = Arc::new(Front::new(Arc::new(gateway.clone()), front(settings)));
     let running = Front::clone(&front);
     let mut shown = http(settings);

@@ -30,7 +30,7 @@ const LOGIN_MAX: Duration = Duration::from_secs(40);
 pub struct World {
     pub gateway: Gateway,
     pub url: String,
-    pub idp: Idp,
+    _idp: Idp,
 }
 
 /// What a client gets.
@@ -83,7 +83,7 @@ impl World {
         with_provider(&mut command, &url, &idp);
         command.args(["--listen", &address]).args(args);
         let gateway = Gateway::launch(command, folder).await;
-        Self { gateway, url, idp }
+        Self { gateway, url, _idp: idp }
     }
 
     pub fn at(&self) -> SocketAddr {
