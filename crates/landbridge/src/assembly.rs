@@ -91,6 +91,8 @@ pub fn limits(settings: &Settings) -> Limits {
     let mut limits = Limits {
         sessions_max: settings.sessions_max,
         idle_after: settings.session_ttl,
+        // Those that live for a short time rest early in it, but not between two requests.
+        rest_after: (settings.session_ttl / 4).clamp(Duration::from_secs(5), Duration::from_secs(60)),
         sweep_every: settings.cleanup_every,
         ..Limits::default()
     };

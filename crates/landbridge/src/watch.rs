@@ -57,15 +57,15 @@ fn waterfall(gateway: &Gateway) -> lb_http::Pages {
 fn sessions(gateway: &Gateway) -> lb_http::Pages {
     let gateway = gateway.clone();
     let source = move |path: &str, _: Option<&str>| {
-        let page = || lb_http::Page::document(&listed(&gateway.session_views()));
+        let page = || lb_http::Page::document(&listed(&gateway.session_views(), gateway.sessions_resting()));
         matches!(path, "/sessions" | "/sessions/").then(page)
     };
     lb_http::Pages { path: "/sessions", source: Arc::new(source) }
 }
 
-fn listed(views: &[SessionView]) -> Value {
+fn listed(views: &[SessionView], resting: usize) -> Value {
     let rows: Vec<Value> = views.iter().map(row).collect();
-    json!({ "activeSessions": views.len(), "sessions": rows })
+    json!({ "activeSessions": views.len(), "restingSessions": resting, "sessions": rows })
 }
 
 fn row(view: &SessionView) -> Value {

@@ -413,6 +413,22 @@ impl Connection {
         rests
     }
 
+    /// Whether another connection is as good as this one: the server has no session with us, and nothing is under way that
+    /// needs one. What a stream says that it has open is another matter: see [`Connection::may_hear`].
+    pub fn is_expendable(&self) -> bool {
+        let Link::Http(connection) = &self.link else { return false };
+        let is_used = self.is_working() || self.usage.tasked.load(Ordering::Relaxed) || self.intake().has_open_asks();
+        !is_used && !connection.has_session()
+    }
+
+    /// Whether the server can say something out of the blue: over HTTP that takes a stream that is open, or will be.
+    pub fn may_hear(&self) -> bool {
+        match &self.link {
+            Link::Pipe(_) => true,
+            Link::Http(connection) => connection.may_hear(),
+        }
+    }
+
     /// When the last request was opened, or ended.
     pub(crate) fn used_at(&self) -> Instant {
         let opened = self.usage.since + Duration::from_millis(self.usage.last.load(Ordering::Relaxed));

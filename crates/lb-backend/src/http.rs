@@ -166,8 +166,16 @@ impl HttpConnection {
         }
     }
 
+    /// Whether the server has a session with us, which ends with this connection.
+    pub fn has_session(&self) -> bool {
+        match &self.wire {
+            Wire::Legacy(legacy) => legacy.session().has_id(),
+            Wire::Modern(_) => false,
+        }
+    }
+
     /// Whether anything can come on that stream, now or once it is open.
-    fn may_hear(&self) -> bool {
+    pub fn may_hear(&self) -> bool {
         match &self.wire {
             Wire::Legacy(legacy) => legacy.watch.is_wanted(),
             Wire::Modern(_) => false,

@@ -1,5 +1,6 @@
 //! The gateway: its registries, and how it is made and closed.
 
+mod at_rest;
 mod defaults;
 mod logins;
 mod middle;
@@ -23,6 +24,7 @@ use lb_wire::revision::code;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
+use self::at_rest::Resting;
 use self::resting::{cut_off, store_unheard};
 use self::waking::Flight;
 use crate::added::AddedServers;
@@ -45,6 +47,8 @@ pub struct Limits {
     pub sessions_max: usize,
     /// A session that nobody uses for this long is ended.
     pub idle_after: Duration,
+    /// A session that nobody uses for this long is written out and let go of, where sessions are kept.
+    pub rest_after: Duration,
     /// A session that no client has used for this long is ended, whatever goes on in it.
     pub unused_max: Duration,
     /// How often idle sessions are looked for.
@@ -58,6 +62,7 @@ impl Default for Limits {
         Self {
             sessions_max: 10_000,
             idle_after: Duration::from_secs(30 * 60),
+            rest_after: Duration::from_secs(60),
             unused_max: Duration::from_secs(24 * 60 * 60),
             sweep_every: Duration::from_secs(60),
             streams: StreamLimits::default(),
@@ -128,6 +133,8 @@ pub struct Shared {
     waking: Mutex<HashMap<Box<str>, Flight>>,
     /// Tells which logins are over, where clients log in.
     families: OnceLock<Arc<dyn Families>>,
+    /// Sessions that were here and rest.
+    resting: Resting,
 }
 
 impl Gateway {
@@ -203,6 +210,7 @@ impl Gateway {
             keeper: setup.keeping.clone().map(Keeper::new),
             waking: Mutex::default(),
             families: OnceLock::new(),
+            resting: Resting::default(),
             setup,
             clock,
             schedule: Schedule::new(clock),
@@ -221,9 +229,14 @@ impl Gateway {
         Ok(gateway)
     }
 
-    /// How many sessions there are.
+    /// How many sessions there are in memory.
     pub fn sessions(&self) -> usize {
         self.0.sessions.read().len()
+    }
+
+    /// How many sessions rest that were here: they are in the store and nowhere else.
+    pub fn sessions_resting(&self) -> usize {
+        self.0.count_resting()
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -347,6 +360,11 @@ impl Shared {
         let on_servers = seats.len() - on_tools;
         drop(seats);
         (on_tools, on_servers)
+    }
+
+    /// How many sessions rest that were here.
+    pub(crate) fn count_resting(&self) -> usize {
+        self.resting.count(self.now())
     }
 
     pub(crate) fn shelf(&self) -> Option<&Arc<dyn Shelf>> {

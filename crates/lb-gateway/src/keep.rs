@@ -39,8 +39,10 @@ pub(crate) use self::write::{Ended, Source, Writing, Wrote};
 use crate::clock::sleep_until;
 use crate::nodes::{Membership, NodeName};
 
-/// How often the lifetime of what is kept begins anew, at most.
-const TOUCH_EVERY_MAX: Duration = Duration::from_secs(30);
+/// The part of its lifetime after which what is kept of a session that is used is to live anew.
+const TOUCH_PART: u32 = 3;
+/// That is never sooner.
+const TOUCH_EVERY_MIN: Duration = Duration::from_secs(1);
 /// Sessions that are written at once.
 const AT_ONCE: usize = 16;
 /// The wait before a store that failed is tried again, at first and at most. While it is away only one session tries.
@@ -94,6 +96,7 @@ type Lost = Box<dyn Fn(&SessionId) + Send + Sync>;
 /// Writes what changes.
 pub(crate) struct Keeper {
     keeping: Keeping,
+    began: Instant,
     marked: Mutex<HashSet<Box<str>>>,
     bell: Notify,
     /// What is marked is not to gather for long.
@@ -122,7 +125,21 @@ impl Keeper {
         let (bell, hurry) = (Notify::new(), Notify::new());
         let (finishing, stopped) = (CancellationToken::new(), AtomicBool::new(false));
         let (lost, full) = (OnceLock::new(), AtomicBool::new(false));
-        Arc::new(Self { keeping, marked, bell, hurry, writing, pass, waiting, full, finishing, stopped, lost, claimed })
+        Arc::new(Self {
+            keeping,
+            began: Instant::now(),
+            marked,
+            bell,
+            hurry,
+            writing,
+            pass,
+            waiting,
+            full,
+            finishing,
+            stopped,
+            lost,
+            claimed,
+        })
     }
 
     /// Who hears of sessions that belong to somebody else: they are to be dropped without another word to the store.
@@ -144,13 +161,24 @@ impl Keeper {
         self.keeping.nodes.me()
     }
 
+    /// How long what is written is kept: longer than nobody may use it, so that not every use has to be written.
     pub(crate) fn ttl(&self) -> Duration {
         self.keeping.ttl.saturating_add(self.touch_every())
     }
 
     /// How often the lifetime of what is kept of a session begins anew while the session is used, at most.
     pub(crate) fn touch_every(&self) -> Duration {
-        (self.keeping.ttl / 8).clamp(Duration::from_secs(1), TOUCH_EVERY_MAX)
+        (self.keeping.ttl / TOUCH_PART).max(TOUCH_EVERY_MIN)
+    }
+
+    /// How long a session is kept that nobody has used since then.
+    pub(crate) fn ttl_since(&self, used: Duration) -> Duration {
+        self.keeping.ttl.saturating_sub(self.up().saturating_sub(used)).max(TOUCH_EVERY_MIN)
+    }
+
+    /// How long this has been keeping sessions.
+    pub(crate) fn up(&self) -> Duration {
+        self.began.elapsed()
     }
 
     /// Whether a client is told its session only when that is written.
@@ -173,6 +201,7 @@ impl Keeper {
 
     /// A session is new, or awake again: it is written from here on.
     pub(crate) fn begin(&self, writing: &Arc<Writing>) {
+        writing.use_it(self);
         self.writing.lock().insert(writing.id.as_str().into(), writing.clone());
         self.mark(&writing.id);
     }

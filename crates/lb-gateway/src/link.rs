@@ -331,6 +331,13 @@ impl Link {
         }
     }
 
+    /// Whether a session can do without it until its client comes back: it is not connected, or to a server that has no
+    /// session with us. Not while the server may still say what somebody has subscribed to.
+    pub(crate) fn can_rest(&self) -> bool {
+        let hears = |connection: &Connection| connection.may_hear() && self.has_subscriptions();
+        self.current().is_none_or(|connection| connection.is_expendable() && !hears(&connection))
+    }
+
     /// Whether a client's call is under way that comes to an end by itself.
     pub fn is_working(&self) -> bool {
         self.current().is_some_and(|connection| connection.is_working())

@@ -276,10 +276,27 @@ impl Live {
         self.calls.load(Ordering::Acquire) == 0 && !self.cell.with(|session| session.is_busy())
     }
 
-    /// Whether it has nothing that only this process has: no connected server, and no timer that runs.
+    /// Whether it has nothing that only this process has: no server that would lose something, and no timer that runs.
     pub(crate) fn can_rest(&self) -> bool {
-        self.backends.lock().values().all(|backend| !backend.is_up())
+        self.backends.lock().values().all(|backend| backend.can_rest())
             && self.cell.with(|session| session.timers(false).next().is_none())
+    }
+
+    /// It is about to be written out for the last time: it hears nothing of its servers from here on, and knows what they
+    /// listed.
+    pub(crate) fn turn_away(&self) {
+        let backends = self.backends.lock();
+        let left =
+            backends.values().filter_map(|backend| Some((backend.name().clone(), backend.turn_from(self.number)?)));
+        let left: Vec<_> = left.collect();
+        drop(backends);
+        self.cell.with(|session| session.leave_servers(&left));
+    }
+
+    /// It goes on after all.
+    pub(crate) fn turn_back(&self) {
+        self.backends.lock().values().for_each(|backend| backend.join(self.number, self.itself()));
+        self.cell.with(Session::stay_with_servers);
     }
 
     /// When a client last used it, on the clock of the gateway.

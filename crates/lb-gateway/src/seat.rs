@@ -90,8 +90,8 @@ impl LegacySeat {
     /// Whether it can be written out and let go of: nothing is under way, and nothing is there that only this process has.
     pub(crate) fn can_rest(&self) -> bool {
         let rests = match &self.way {
-            Way::Own(link) => link.current().is_none(),
-            Way::Shared(joined) => joined.link().current().is_none(),
+            Way::Own(link) => link.can_rest(),
+            Way::Shared(joined) => joined.link().can_rest(),
             Way::Surface(live, _) => live.can_rest(),
         };
         rests && self.is_idle() && self.kept.is_some()

@@ -147,10 +147,13 @@ fn sessions(shared: &Shared) -> Vec<Family> {
     }
     let mut all = Family::new("mcp_active_sessions", "Sessions that have not ended.", Kind::Gauge);
     all.count(Vec::new(), total as u64);
+    let help = "Sessions that were here and are in the store alone, until somebody asks for them.";
+    let mut resting = Family::new("landbridge_sessions_resting", help, Kind::Gauge);
+    resting.count(Vec::new(), shared.count_resting() as u64);
     let mut refused =
         Family::new("landbridge_sessions_refused_total", "Sessions that there was no room for.", Kind::Counter);
     refused.count(Vec::new(), shared.totals().sessions_refused.value());
-    vec![all, by_surface, refused]
+    vec![all, by_surface, resting, refused]
 }
 
 fn requests(shared: &Shared) -> Vec<Family> {

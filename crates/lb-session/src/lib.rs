@@ -34,7 +34,7 @@ pub use logs::{Level, LogRow, LogSource, LogWish};
 pub use moment::{Moment, rfc3339};
 pub use pending::{NewRequest, Pending, PendingKind, RequestGone, TooManyPending};
 pub use secrets::is_unsafe_for_models;
-pub use servers::Wishes;
+pub use servers::{Prints, Wishes};
 pub use session::Session;
 pub use tasks::{KeptTask, NewTask, Task, TaskError, TaskStatus, TooManyTasks};
 pub use timers::{Timer, TimerError, TimerNotFound, TimerStatus};

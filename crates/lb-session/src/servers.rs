@@ -33,6 +33,15 @@ impl Wishes {
     }
 }
 
+/// How it is told that a server is connected.
+pub(crate) enum Meeting {
+    /// As any other event.
+    AsSaid,
+    Instead(Box<Happening>),
+    /// The session has only rested.
+    Silent,
+}
+
 /// The servers that a session has met.
 pub(crate) type Servers = BTreeMap<Box<str>, Met>;
 
@@ -42,7 +51,12 @@ pub(crate) struct Met {
     wishes: Wishes,
     /// Met in a process before this one, and what went with that.
     before: Option<Losses>,
+    /// What it listed when the session went to rest, if the two were then connected and nothing was lost by that.
+    left: Option<Prints>,
 }
+
+/// Fingerprints of what a server lists.
+pub type Prints = [u64; 4];
 
 /// A server as it is written.
 #[derive(Debug, Serialize, Deserialize)]
@@ -50,6 +64,8 @@ pub(crate) struct ServerRecord {
     name: Box<str>,
     #[serde(flatten)]
     wishes: Wishes,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    left: Option<Prints>,
 }
 
 impl Session {
@@ -64,16 +80,40 @@ impl Session {
         self.servers.get(server).filter(|met| met.before.is_some()).map(|met| &met.wishes)
     }
 
+    /// The session rests, and leaves these servers behind, which have listed this. None of them has anything to lose by
+    /// that, so that nothing is said when they are met again, but that lists have changed meanwhile.
+    pub fn leave_servers(&mut self, left: &[(Text, Prints)]) {
+        for (name, met) in &mut self.servers {
+            met.left = left.iter().find(|(server, _)| **server == **name).map(|(_, prints)| *prints);
+        }
+        self.note();
+    }
+
+    /// It goes on after all.
+    pub fn stay_with_servers(&mut self) {
+        self.servers.values_mut().for_each(|met| met.left = None);
+        self.note();
+    }
+
+    /// What a server listed when the session went to rest, as long as it is not met again.
+    pub fn left_before(&self, server: &str) -> Option<Prints> {
+        self.servers.get(server).filter(|met| met.before.is_some())?.left
+    }
+
     /// What is said when a server is connected: one that was met in a process before this one was started anew.
-    pub(crate) fn meet(&mut self, server: &Text, what: &Happening) -> Option<Happening> {
-        let (Happening::ServerConnected(_) | Happening::ServerReconnected(_)) = what else { return None };
+    pub(crate) fn meet(&mut self, server: &Text, what: &Happening) -> Meeting {
+        let (Happening::ServerConnected(_) | Happening::ServerReconnected(_)) = what else { return Meeting::AsSaid };
         if !self.servers.contains_key(&**server) {
             self.note();
         }
-        let before = self.servers.entry((&**server).into()).or_default().before.take();
-        match what {
-            Happening::ServerConnected(listed) => before.map(|losses| reconnected(listed, losses, 1, false, false)),
-            _ => None,
+        let met = self.servers.entry((&**server).into()).or_default();
+        let (before, left) = (met.before.take(), met.left.take());
+        match (what, before) {
+            (Happening::ServerConnected(_), Some(_)) if left.is_some() => Meeting::Silent,
+            (Happening::ServerConnected(listed), Some(losses)) => {
+                Meeting::Instead(Box::new(reconnected(listed, losses, 1, false, false)))
+            }
+            _ => Meeting::AsSaid,
         }
     }
 
@@ -85,13 +125,16 @@ impl Session {
     }
 
     pub(crate) fn servers_record(&self) -> Vec<ServerRecord> {
-        let servers = self.servers.iter();
-        servers.map(|(name, met)| ServerRecord { name: name.clone(), wishes: met.wishes.clone() }).collect()
+        let record = |name: &str, met: &Met| {
+            let (wishes, left) = (met.wishes.clone(), met.left);
+            ServerRecord { name: name.into(), wishes, left }
+        };
+        self.servers.iter().map(|(name, met)| record(name, met)).collect()
     }
 
     pub(crate) fn restore_servers(&mut self, servers: Vec<ServerRecord>) {
-        for ServerRecord { name, wishes } in servers {
-            self.servers.insert(name, Met { wishes, before: Some(Losses::default()) });
+        for ServerRecord { name, wishes, left } in servers {
+            self.servers.insert(name, Met { wishes, before: Some(Losses::default()), left });
         }
     }
 

@@ -13,7 +13,7 @@ use crate::limits::Limits;
 use crate::logs::Logs;
 use crate::moment::Moment;
 use crate::pending::Requests;
-use crate::servers::Servers;
+use crate::servers::{Meeting, Servers};
 use crate::tasks::Tasks;
 use crate::timers::Timers;
 use crate::ulid::Ulid;
@@ -150,11 +150,15 @@ impl Session {
         self.events.close();
     }
 
-    /// Adds an event and wakes those who wait.
+    /// Adds an event and wakes those who wait. Gives its name, which nobody hears of where there is nothing to tell.
     pub fn tell(&mut self, server: &Text, what: &Happening, now: Moment) -> Ulid {
         self.changed = true;
-        let met = self.meet(server, what);
-        let what = met.as_ref().unwrap_or(what);
+        let instead = match self.meet(server, what) {
+            Meeting::AsSaid => None,
+            Meeting::Instead(other) => Some(other),
+            Meeting::Silent => return Ulid::mint(now),
+        };
+        let what = instead.as_deref().unwrap_or(what);
         what.log(server);
         self.events.add(server, what, now)
     }

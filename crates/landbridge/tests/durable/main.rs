@@ -14,6 +14,7 @@ mod nodes;
 mod overflow;
 mod questions;
 mod readers;
+mod rests;
 mod servers;
 mod sessions;
 mod stores;

@@ -14,16 +14,14 @@ use crate::keep::Keeper;
 use crate::live::hash;
 use crate::seat::LegacySeat;
 
-/// After what time of no use a session is written out and let go of.
-const REST_AFTER: Duration = Duration::from_secs(60);
 /// How many of them at once.
 const AT_ONCE: usize = 32;
 /// How long calls have to say that they are cut off.
 const CUT_OFF_MAX: Duration = Duration::from_millis(500);
 /// How often it is looked whether they have.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
-/// How often it is looked for such sessions.
-const LOOK_EVERY: Duration = Duration::from_secs(3);
+/// How often it is looked for such sessions, at most and at least.
+const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(3));
 const LOOK_WHILE_LEAVING: Duration = Duration::from_millis(200);
 
 impl Shared {
@@ -73,11 +71,18 @@ impl Shared {
                 shared.drop_seat(seat);
                 return None;
             }
+            if let Some(live) = seat.live() {
+                live.turn_away();
+            }
             store_unheard(&seat);
             if keeper.let_go(&kept).await {
                 tracing::info!(session = hash(id.as_str()), "session_released");
+                shared.resting.add(&id, shared.now() + kept.left(&keeper).as_secs());
                 shared.drop_seat(seat);
             } else {
+                if let Some(live) = seat.live() {
+                    live.turn_back();
+                }
                 shared.publish(&seat);
             }
             None
@@ -98,7 +103,7 @@ impl Shared {
     fn is_resting(&self, seat: &LegacySeat) -> bool {
         let since = seat.last_used().max(seat.busy.load(Ordering::Relaxed));
         let hands_over = self.is_leaving() && self.keeper.as_ref().is_some_and(|keeper| keeper.nodes().is_reached());
-        let after = if hands_over { Duration::ZERO } else { REST_AFTER };
+        let after = if hands_over { Duration::ZERO } else { self.setup.limits.rest_after };
         after.as_secs() <= self.now().saturating_sub(since) && seat.can_rest()
     }
 
@@ -131,9 +136,9 @@ impl Shared {
                 resting.push(seat.clone());
                 continue;
             }
-            // What goes on here shall not expire there, even if its client never says a word. How long nobody uses it is
-            // another matter: a session ends by that whatever it has.
-            if !seat.can_rest() && kept.touch(keeper, now) {
+            // What goes on here shall not expire there, even if its client never says a word. Where nothing does, a session
+            // ends for want of use before what is kept of it expires.
+            if !seat.is_idle() && kept.touch(keeper, now) {
                 keeper.mark(&seat.id);
             }
         }
@@ -190,7 +195,10 @@ pub(super) async fn rest(gateway: Weak<Shared>) {
         let (tasks, bell, Some(keeper)) = (shared.tasks.clone(), shared.rest_now.clone(), shared.keeper.clone()) else {
             return;
         };
-        let pause = if shared.is_leaving() { LOOK_WHILE_LEAVING } else { LOOK_EVERY };
+        let pause = match shared.is_leaving() {
+            true => LOOK_WHILE_LEAVING,
+            false => shared.setup.limits.rest_after.clamp(LOOK_EVERY.0, LOOK_EVERY.1),
+        };
         // Not held while nothing is to be done.
         drop(shared);
         tokio::select! {

@@ -104,7 +104,8 @@ impl Shared {
     fn have_room_together(&self) -> bool {
         let elsewhere = self.keeper.as_ref().map_or(0, |keeper| keeper.nodes().sessions_elsewhere());
         let elsewhere = usize::try_from(elsewhere).unwrap_or(usize::MAX);
-        self.sessions.read().len().saturating_add(elsewhere) < self.setup.limits.sessions_max
+        let here = self.sessions.read().len().saturating_add(self.count_resting());
+        here.saturating_add(elsewhere) < self.setup.limits.sessions_max
     }
 
     /// Whether another session may be here.
@@ -117,6 +118,7 @@ impl Shared {
     async fn keep(self: &Arc<Self>, seat: &Arc<LegacySeat>) -> Result<(), Refusal> {
         let (Some(keeper), Some(kept)) = (&self.keeper, &seat.kept) else { return Ok(()) };
         kept.set_verified(keeper.generation());
+        kept.begins(self.now());
         keeper.begin(kept);
         if !keeper.is_shared() && !keeper.is_full() {
             return Ok(());
@@ -227,6 +229,7 @@ impl Shared {
 
     /// From here on its client can name it.
     pub(super) fn publish(&self, seat: &Arc<LegacySeat>) {
+        self.resting.remove(&seat.id);
         self.sessions.write().insert(seat.id.as_str().into(), seat.clone());
         self.tell_how_many();
     }

@@ -117,9 +117,18 @@ impl Writing {
         self.state.try_lock().is_ok_and(|state| state.end == Some(Ended::Released))
     }
 
+    /// From here on it is nobody's, and what is kept of it goes by itself when nobody has used it for long.
     async fn let_go(&self, state: &mut State, keeper: &Keeper) -> Result<(), Stop> {
-        let (ours, nobodys, ttl) = (state.owner.value(), state.owner.released(), keeper.ttl());
-        let batch = Batch::new().when(&self.keys.owner, Some(ours)).set(&self.keys.owner, nobodys.value(), ttl);
+        let (ours, nobodys, ttl) = (state.owner.value(), state.owner.released(), self.left(keeper));
+        let keys = &self.keys;
+        let batch = Batch::new().when(&keys.owner, Some(ours)).set(&keys.owner, nobodys.value(), ttl);
+        let batch = batch.expire(&keys.head, ttl).expire(&keys.record, ttl);
+        let batch = batch.expire(&keys.events, ttl).expire(&keys.streams, ttl);
+        let batch = state
+            .tasks
+            .iter()
+            .take(STEPS_MAX)
+            .try_fold(batch, |batch, id| Ok::<_, Error>(batch.expire(&keys.task(*id)?, ttl)))?;
         if let Applied::Refused(_) = keeper.store().apply(batch).await? {
             let found = keeper.store().get(&self.keys.owner).await?;
             if found != Some(nobodys.value()) {

@@ -2,6 +2,7 @@ mod bound;
 mod cluster;
 mod defaults;
 mod full;
+mod idle;
 mod store;
 mod streams;
 
@@ -66,10 +67,17 @@ struct Node<'a> {
     shared: bool,
     sessions_max: usize,
     gather: Duration,
+    idle_after: Duration,
 }
 
-const ALONE: Node<'static> =
-    Node { id: "alone", boot: "1", shared: false, sessions_max: 10_000, gather: Duration::from_millis(1) };
+const ALONE: Node<'static> = Node {
+    id: "alone",
+    boot: "1",
+    shared: false,
+    sessions_max: 10_000,
+    gather: Duration::from_millis(1),
+    idle_after: TTL,
+};
 /// Two that share a store.
 const A: Node<'static> = Node { id: "a", shared: true, ..ALONE };
 const B: Node<'static> = Node { id: "b", shared: true, ..ALONE };
@@ -94,7 +102,8 @@ impl Node<'_> {
             shared: self.shared,
             wait_for_streams: self.shared,
         };
-        let limits = Limits { sessions_max: self.sessions_max, ..Limits::default() };
+        let (sessions_max, idle_after) = (self.sessions_max, self.idle_after);
+        let limits = Limits { sessions_max, idle_after, ..Limits::default() };
         let setup = Setup { tools: Some(Arc::new(Bare)), keeping: Some(keeping), limits, ..Setup::default() };
         Process { gateway: Gateway::new(Vec::new(), &environment, setup).expect("a gateway"), tasks, nodes }
     }

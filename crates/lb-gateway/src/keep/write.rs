@@ -45,6 +45,8 @@ pub(crate) struct Writing {
     /// Whether its lifetime is to be renewed, and when that was last wanted, in seconds of the gateway's clock.
     touch: AtomicBool,
     touched: AtomicU64,
+    /// When it was last used, in milliseconds of the keeper.
+    used: AtomicU64,
     /// Under which lease of this node it was last known to be ours.
     verified: AtomicU64,
     /// Whether it has ever been ours in the store.
@@ -197,10 +199,10 @@ impl Writing {
 
     fn with(id: &SessionId, keys: Keys, source: Source, state: State) -> Self {
         let (over, touch, owned) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
-        let (touched, verified) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (touched, used, verified) = Default::default();
         let (id, state, streams) = (id.clone(), Mutex::new(state), OnceLock::new());
         let family = parking_lot::Mutex::default();
-        Self { id, keys, source, streams, family, over, touch, touched, verified, owned, state }
+        Self { id, keys, source, streams, family, over, touch, touched, used, verified, owned, state }
     }
 
     /// It is used by this login from now on.
@@ -240,12 +242,29 @@ impl Writing {
         self.verified.fetch_max(generation, Ordering::AcqRel);
     }
 
+    /// It begins at this second, and is written as such.
+    pub(crate) fn begins(&self, now: u64) {
+        self.touched.store(now, Ordering::Relaxed);
+    }
+
+    /// It is used now.
+    pub(super) fn use_it(&self, keeper: &Keeper) {
+        let up = u64::try_from(keeper.up().as_millis()).unwrap_or(u64::MAX);
+        self.used.store(up, Ordering::Relaxed);
+    }
+
     /// It is used, at this second. True when that is to be written: not each time.
     pub(crate) fn touch(&self, keeper: &Keeper, now: u64) -> bool {
+        self.use_it(keeper);
         let last = self.touched.load(Ordering::Relaxed);
         let due = last + keeper.touch_every().as_secs() <= now;
         let ours = due && self.touched.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         ours && !self.touch.swap(true, Ordering::Relaxed)
+    }
+
+    /// How long it is kept from now on if nobody uses it.
+    pub(crate) fn left(&self, keeper: &Keeper) -> Duration {
+        keeper.ttl_since(Duration::from_millis(self.used.load(Ordering::Relaxed)))
     }
 
     /// Writes what has changed. A store that failed a moment ago is not asked, unless this is urgent.

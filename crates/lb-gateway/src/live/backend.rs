@@ -7,7 +7,7 @@ use std::time::Duration;
 use lb_backend::Connection;
 use lb_exchange::{BoxFuture, ErrorBody, Tasks};
 use lb_session::backend::{Backend as Machine, Status, Treatment};
-use lb_session::{Cause, Moment, Ulid};
+use lb_session::{Cause, Moment, Prints, Ulid};
 use lb_wire::{Raw, Text};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
@@ -53,7 +53,7 @@ pub(super) struct State {
     pub(super) connection: Option<Arc<Connection>>,
     pub(super) facts: Option<Facts>,
     /// Fingerprints of what it listed last.
-    pub(super) prints: Option<[u64; 4]>,
+    pub(super) prints: Option<Prints>,
     /// Attempts that have ended, and how the last one did.
     pub(super) attempts: u64,
     pub(super) last: Option<Unavailable>,
@@ -193,11 +193,42 @@ impl Backend {
         drop(self.state.lock().machine.stop(None));
     }
 
-    /// Whether it is connected, or about to be.
-    pub(super) fn is_up(&self) -> bool {
+    /// Whether a session can do without it until its client comes back: it is not connected, or to a server that has no
+    /// session with us and nothing to tell. What such a server lists is compared when it is met again.
+    pub(super) fn can_rest(&self) -> bool {
+        let connection = {
+            let state = self.state.lock();
+            let is_wanted = state.order.connect || state.order.reconnect;
+            match (&state.connection, state.machine.status()) {
+                _ if state.stopped.is_some() => return true,
+                (None, Status::Connecting) => return false,
+                (None, _) => return !is_wanted,
+                (Some(connection), Status::Connected) if !is_wanted => connection.clone(),
+                (Some(_), _) => return false,
+            }
+        };
+        connection.is_expendable() && !self.is_needed()
+    }
+
+    /// A session hears nothing of it any more, and will leave it. What it listed, if it is connected.
+    pub(super) fn turn_from(&self, number: u64) -> Option<Prints> {
+        self.members.lock().remove(&number);
         let state = self.state.lock();
-        let is_wanted = state.order.connect || state.order.reconnect;
-        state.stopped.is_none() && (state.connection.is_some() || is_wanted)
+        state.prints.filter(|_| state.connection.is_some() && state.machine.status() == Status::Connected)
+    }
+
+    /// It listed this when its only session went to rest.
+    pub(super) fn had_listed(&self, prints: Prints) {
+        let alone = self.sessions() <= 1;
+        let mut state = self.state.lock();
+        if state.machine.status() == Status::NotConnected && alone {
+            state.prints.get_or_insert(prints);
+        }
+    }
+
+    /// What it lists now, and how it says that this is not what it was.
+    pub(super) fn changed_since(&self, prints: Prints) -> Vec<&'static str> {
+        self.state.lock().prints.map(|now| lists::changes(prints, now)).unwrap_or_default()
     }
 
     /// Whether it is gone for good.

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use lb_backend::{ConnectError, Connection, Wish};
 use lb_exchange::{Feed, Note, Outcome};
-use lb_session::Cause;
 use lb_session::backend::{Listed, Status};
+use lb_session::{Cause, Prints};
 use lb_wire::revision::{Era, code};
 use lb_wire::{Raw, Text, compose};
 
@@ -324,14 +324,9 @@ fn listed(facts: &Facts, known: &Known) -> Listed {
 }
 
 /// Tells of lists that are not what they were before the connection was lost.
-fn differences(backend: &Backend, before: Option<[u64; 4]>, now: [u64; 4]) {
-    let Some(before) = before else { return };
-    let mut told: Vec<&'static str> = Vec::new();
-    for ((which, before), now) in Listing::ALL.into_iter().zip(before).zip(now) {
-        if before != now && !told.contains(&which.changed()) {
-            told.push(which.changed());
-            backend.noted(&Note::new(Text::from_static(which.changed()), None));
-        }
+fn differences(backend: &Backend, before: Option<Prints>, now: Prints) {
+    for changed in before.map(|before| lists::changes(before, now)).into_iter().flatten() {
+        backend.noted(&Note::new(Text::from_static(changed), None));
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use lb_backend::Connection;
 use lb_exchange::{Call, ErrorBody, Exchange, Mount, Outcome, Step};
+use lb_session::Prints;
 use lb_wire::revision::code;
 use lb_wire::{Cursor, Id, Kind, Message, Raw, Span, compose};
 
@@ -89,7 +90,7 @@ impl Known {
     }
 
     /// A fingerprint of each list, to see later whether it is another.
-    pub(super) fn prints(&self) -> [u64; 4] {
+    pub(super) fn prints(&self) -> Prints {
         self.rows.each_ref().map(|rows| {
             let mut hasher = DefaultHasher::new();
             for row in rows {
@@ -98,6 +99,17 @@ impl Known {
             hasher.finish()
         })
     }
+}
+
+/// What a server says whose lists were this before, and are that now.
+pub(super) fn changes(before: Prints, now: Prints) -> Vec<&'static str> {
+    let mut told: Vec<&'static str> = Vec::new();
+    for ((which, before), now) in Listing::ALL.into_iter().zip(before).zip(now) {
+        if before != now && !told.contains(&which.changed()) {
+            told.push(which.changed());
+        }
+    }
+    told
 }
 
 /// Pages that are read of one list; a server with more has a cursor that never ends.

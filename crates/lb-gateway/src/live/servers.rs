@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lb_exchange::{Bounds, BoxFuture, Isolation, Principal, ServerSpec, Target};
+use lb_exchange::{Bounds, BoxFuture, Isolation, Note, Principal, ServerSpec, Target};
 use lb_session::Happening;
 use lb_wire::Text;
 use tokio::sync::oneshot;
@@ -12,7 +12,7 @@ use super::backend::{Backend, REDEFINED, REMOVED};
 use super::facts::Facts;
 use super::input::Ourselves;
 use super::view::{ReconnectError, ServerView, Unavailable};
-use super::{AskMode, Live, packages};
+use super::{AskMode, Live, apply, packages};
 use crate::gateway::Shared;
 use crate::reach;
 use crate::registry::{Entry, Scope};
@@ -138,9 +138,11 @@ impl Live {
                 backend
             }
         };
-        let wishes = self.cell.with(|session| session.wishes_before(entry.name().as_str()).cloned());
-        if let Some(wishes) = wishes {
+        let name = entry.name().as_str();
+        let before = self.cell.with(|session| (session.wishes_before(name).cloned(), session.left_before(name)));
+        if let (Some(wishes), listed) = before {
             backend.was_told(wishes);
+            listed.into_iter().for_each(|listed| backend.had_listed(listed));
         }
         let displaced = backends.insert(entry.name().as_str().into(), backend.clone());
         if let Some(displaced) = displaced {
@@ -175,9 +177,15 @@ impl Live {
     fn meet_again(&self, backend: &Backend) {
         let Some(listed) = backend.listed() else { return };
         let (name, now) = (backend.name(), self.now());
+        let left = self.cell.with(|session| session.left_before(name));
+        let changes = left.map(|left| backend.changed_since(left)).unwrap_or_default();
         self.cell.with(|session| {
-            if session.wishes_before(name).is_some() {
-                session.tell(name, &Happening::ServerConnected(Box::new(listed)), now);
+            if session.wishes_before(name).is_none() {
+                return;
+            }
+            session.tell(name, &Happening::ServerConnected(Box::new(listed)), now);
+            for changed in changes {
+                session.tell(name, &apply::notification(&Note::new(Text::from_static(changed), None)), now);
             }
         });
     }

@@ -20,7 +20,7 @@ use crate::client::Client;
 use crate::servers;
 
 /// Longer than anything here may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What a server heard, by method and what it is about.
 type Heard = Arc<Mutex<Vec<String>>>;
@@ -218,10 +218,10 @@ async fn a_call_that_was_cut_off_by_the_end_of_the_process_says_so_to_whoever_co
 
 /// A surface that lets the test use the session of whoever calls.
 #[derive(Default)]
-struct Held(Mutex<Option<Arc<Live>>>);
+pub struct Held(Mutex<Option<Arc<Live>>>);
 
 impl Held {
-    fn live(&self) -> Arc<Live> {
+    pub fn live(&self) -> Arc<Live> {
         self.0.lock().expect("no panic holds it").take().expect("somebody called")
     }
 }
@@ -288,7 +288,7 @@ async fn a_session_with_several_servers_tells_them_again_what_it_wants_and_that_
 }
 
 /// The events that wait.
-fn kinds(live: &Live) -> Vec<&'static str> {
+pub fn kinds(live: &Live) -> Vec<&'static str> {
     let taken = live.cell().with(|session| session.events.take(&Filter::All, 99, usize::MAX));
     if let Some(lease) = taken.lease {
         live.cell().with(|session| session.events.commit(lease));

@@ -5,6 +5,7 @@ mod kept;
 mod mirrored;
 mod plain_calls;
 mod redefined;
+mod rests;
 mod servers;
 mod stored_streams;
 mod welcome;

@@ -40,25 +40,34 @@ pub async fn http(tasks: &mut JoinSet<()>) -> String {
 
 /// Serves HTTP on a free port; gives the URL. Ends with the set.
 pub async fn http_with(tasks: &mut JoinSet<()>, answer: Answer) -> String {
+    serve(tasks, answer, "Mcp-Session-Id: s\r\n").await
+}
+
+/// The same with a server that has no sessions.
+pub async fn stateless(tasks: &mut JoinSet<()>, answer: Answer) -> String {
+    serve(tasks, answer, "").await
+}
+
+async fn serve(tasks: &mut JoinSet<()>, answer: Answer, session: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}/mcp", listener.local_addr().expect("an address"));
     tasks.spawn(async move {
         let mut connections = JoinSet::new();
         while let Ok((stream, _)) = listener.accept().await {
-            connections.spawn(serve_http(stream, answer.clone()));
+            connections.spawn(serve_http(stream, answer.clone(), session));
         }
     });
     url
 }
 
-async fn serve_http(stream: TcpStream, answer: Answer) {
+async fn serve_http(stream: TcpStream, answer: Answer, session: &str) {
     let mut stream = BufReader::new(stream);
     while let Some((headers, message)) = request(&mut stream).await {
         let reply = match answer(&message, &headers) {
             (status, Some(answer)) => {
                 let body = answer.to_string();
-                let head = format!("HTTP/1.1 {status} .\r\nContent-Type: application/json\r\nMcp-Session-Id: s");
-                format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+                let head = format!("HTTP/1.1 {status} .\r\nContent-Type: application/json\r\n{session}");
+                format!("{head}Content-Length: {}\r\n\r\n{body}", body.len())
             }
             (_, None) => "HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n".to_owned(),
         };

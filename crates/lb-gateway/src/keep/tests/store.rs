@@ -22,6 +22,8 @@ pub(super) struct Shaky {
     /// How often it has lost something.
     lives: AtomicU64,
     pub(super) meanwhile: Meanwhile,
+    /// How often it was asked for something of a session.
+    pub(super) of_sessions: AtomicUsize,
 }
 
 /// What happens while a batch is done.
@@ -36,8 +38,14 @@ impl std::fmt::Debug for Meanwhile {
 
 impl Shaky {
     pub(super) fn new(inner: &Arc<dyn Store>) -> Arc<Self> {
-        let (fails, too_large, mute, blind, lives, meanwhile) = Default::default();
-        Arc::new(Self { inner: inner.clone(), fails, too_large, mute, blind, lives, meanwhile })
+        let (fails, too_large, mute, blind, lives, meanwhile, of_sessions) = Default::default();
+        Arc::new(Self { inner: inner.clone(), fails, too_large, mute, blind, lives, meanwhile, of_sessions })
+    }
+
+    fn count(&self, about: &impl std::fmt::Debug) {
+        if format!("{about:?}").contains("session:") {
+            self.of_sessions.fetch_add(1, Ordering::SeqCst);
+        }
     }
 
     pub(super) fn away(&self, away: bool) {
@@ -56,10 +64,12 @@ fn failed<T>() -> Pending<'static, T> {
 
 impl Store for Shaky {
     fn get<'a>(&'a self, key: &'a Key) -> Pending<'a, Option<Bytes>> {
+        self.count(key);
         if self.blind.load(Ordering::SeqCst) { failed() } else { self.inner.get(key) }
     }
 
     fn apply(&self, batch: Batch) -> Pending<'_, Applied> {
+        self.count(&batch);
         if less(&self.fails) {
             return failed();
         }
