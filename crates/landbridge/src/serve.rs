@@ -231,7 +231,6 @@ pub fn http(settings: &Settings) -> lb_http::Settings {
         allowed_origins: settings.allow_origin.clone(),
         public_url: settings.public_url.clone(),
         login: settings.login.is_some(),
-        only_server: settings.surface == lb_config::settings::Surface::Server,
         operator_token: settings.operator_token.clone(),
         environment: match settings.environment {
             Environment::Dev => lb_http::Environment::Development,

@@ -4,12 +4,12 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use http::header::{HeaderValue, WWW_AUTHENTICATE};
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use lb_auth::{Auth, Decision, Grant, Refusal, Target};
-use lb_exchange::Mount;
+use lb_auth::{Auth, Grant, Refusal, Scopes};
+use lb_front::Reply;
 use lb_wire::revision::Era;
-use lb_wire::{Message, Shape};
 
 use crate::body::Body;
 use crate::inbound::{self, BodyError};
@@ -23,41 +23,6 @@ use crate::throttle;
 
 /// The longest body of a request about tokens, in bytes.
 const TOKENS_BODY_BYTES_MAX: usize = 16 * 1_024;
-
-/// What one message asks for.
-struct Asked {
-    method: String,
-    /// The tool that it calls.
-    tool: Option<String>,
-    id: Option<serde_json::Value>,
-}
-
-impl Asked {
-    /// Of a request or a notification; an answer asks for nothing.
-    fn of(message: &Message) -> Option<Self> {
-        if !matches!(message.shape(), Shape::Request | Shape::Notification) {
-            return None;
-        }
-        let method = message.method().to_owned();
-        let name = message.member_bytes("name").filter(|_| method == "tools/call");
-        // What is no text is no tool either, and whoever answers says so.
-        let tool = name.and_then(|name| serde_json::from_slice(name).ok());
-        let id = message.id().and_then(|id| serde_json::from_slice(id.as_bytes()).ok());
-        Some(Self { method, tool, id })
-    }
-}
-
-/// Everything that a body asks for. What cannot be read is refused by whoever answers.
-fn asked(body: &Bytes) -> Vec<Asked> {
-    match Message::batch(body) {
-        Ok(Some(all)) => {
-            let scanned = all.into_iter().filter_map(|message| Message::scan(message).ok());
-            // Nobody is told an id that is one of several.
-            scanned.filter_map(|message| Asked::of(&message)).map(|asked| Asked { id: None, ..asked }).collect()
-        }
-        _ => Message::scan(body.clone()).ok().as_ref().and_then(Asked::of).into_iter().collect(),
-    }
-}
 
 /// Who has sent a request.
 #[derive(Debug)]
@@ -136,7 +101,7 @@ impl Visit<'_> {
         }
         let grant = match checked {
             Ok(grant) => grant,
-            Err(refusal) => return (self.turn_back(auth, &refusal, request, None), Pages::Allowed),
+            Err(refusal) => return (self.turn_back(auth, &refusal, request), Pages::Allowed),
         };
         let caller = Caller { grant };
         let visit = Visit { caller: Some(&caller), ..*self };
@@ -162,48 +127,18 @@ impl Visit<'_> {
         }
     }
 
-    /// The answer to a body that its token may not send, before anything of it is done.
-    pub(crate) fn forbidden<B>(
-        &self,
-        caller: &Caller,
-        request: &Request<B>,
-        mount: &Mount,
-        body: &Bytes,
-    ) -> Option<Response<Body>> {
-        let auth = self.settings.auth.as_ref()?;
-        let only = match mount {
-            Mount::Server(name) => Some(name.to_string()),
-            Mount::Default if self.settings.only_server => Some(self.server.front.servers().into_iter().next()?),
-            Mount::Default | Mount::Tools => None,
-        };
-        let asked = asked(body);
-        let decide = |asked: &Asked| {
-            let tool = asked.tool.as_deref();
-            let target = match only.as_deref() {
-                Some(server) => Target::Server { server, tool },
-                None => Target::Own { tool },
-            };
-            auth.decide(&caller.grant, &asked.method, target)
-        };
-        let refusal = match asked.iter().map(decide).fold(Decision::Allow, Decision::and) {
-            Decision::Allow => return None,
-            Decision::Deny => Refusal::Denied,
-            Decision::StepUp { scopes } => Refusal::Scope { scopes },
-        };
-        let id = asked.iter().find_map(|asked| asked.id.as_ref());
-        Some(self.turn_back(auth, &refusal, request, id))
+    /// What a client is told whose token may not do what it asked for: the scopes that would do.
+    pub(crate) fn challenge(&self, path: &str, reply: &Reply) -> Option<HeaderValue> {
+        let Reply::Forbidden { scopes: Some(scopes), .. } = reply else { return None };
+        let refusal = Refusal::Scope { scopes: Scopes::parse(scopes)? };
+        let told = self.settings.auth.as_ref()?.refuse(&refusal, path, None);
+        told.headers().get(WWW_AUTHENTICATE).cloned()
     }
 
-    /// The answer to a request that does not go on. `id` is that of its message.
-    pub(crate) fn turn_back<B>(
-        &self,
-        auth: &Auth,
-        refusal: &Refusal,
-        request: &Request<B>,
-        id: Option<&serde_json::Value>,
-    ) -> Response<Body> {
+    /// The answer to a request whose token does not let it in.
+    fn turn_back<B>(&self, auth: &Auth, refusal: &Refusal, request: &Request<B>) -> Response<Body> {
         tracing::debug!(status = refusal.status().as_u16(), "refused");
-        auth.refuse(refusal, request.uri().path(), id).map(|body| Body::bytes(body, None))
+        auth.refuse(refusal, request.uri().path(), None).map(|body| Body::bytes(body, None))
     }
 }
 

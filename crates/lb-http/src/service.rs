@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use http::header::{ALLOW, CONNECTION, HeaderValue, ORIGIN, STRICT_TRANSPORT_SECURITY};
+use http::header::{ALLOW, CONNECTION, HeaderValue, ORIGIN, STRICT_TRANSPORT_SECURITY, WWW_AUTHENTICATE};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use lb_exchange::{Mount, ServerName};
@@ -341,11 +341,6 @@ impl Visit<'_> {
         if self.claims.is_some_and(|claims| claims.body != hop::digest(&body)) {
             return self.unproven(Unproven::Body);
         }
-        if let Some(caller) = self.caller
-            && let Some(response) = self.forbidden(caller, request, &mount, &body)
-        {
-            return response;
-        }
         let mut posted = match self.posted(request.headers(), &mount, era, &body, Asked::Nobody) {
             Ok(posted) => posted,
             Err(repeated) => return repeated_header(repeated, era),
@@ -360,6 +355,7 @@ impl Visit<'_> {
         let Some(posted) = posted.as_mut() else {
             return refuse(StatusCode::INTERNAL_SERVER_ERROR, era, "Internal server error");
         };
+        let path = self.settings.auth.as_ref().map(|_| request.uri().path().to_owned());
         // A long call shall not keep the buffer that its request was read into.
         request.headers_mut().clear();
         *request.uri_mut() = http::Uri::default();
@@ -370,7 +366,7 @@ impl Visit<'_> {
             _ => {}
         }
         let map = std::mem::take(request.headers_mut());
-        response(reply, map, &self.server.phase, self.settings.retry_after)
+        self.respond(reply, path.as_deref(), map)
     }
 
     /// The response when too many calls are being answered.
@@ -421,7 +417,16 @@ impl Visit<'_> {
         } else {
             Box::pin(self.server.front.delete_kept(&asked)).await
         };
-        response(reply, HeaderMap::new(), &self.server.phase, self.settings.retry_after)
+        self.respond(reply, Some(request.uri().path()), HeaderMap::new())
+    }
+
+    fn respond(&self, reply: Reply, path: Option<&str>, map: HeaderMap) -> Response<Body> {
+        let challenge = path.and_then(|path| self.challenge(path, &reply));
+        let mut response = response(reply, map, &self.server.phase, self.settings.retry_after);
+        if let Some(challenge) = challenge {
+            response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+        }
+        response
     }
 }
 

@@ -35,8 +35,6 @@ pub struct Settings {
     pub login: bool,
     /// Who lets them in, gives them tokens and decides what they may do; `None` without a login.
     pub auth: Option<Arc<lb_auth::Auth>>,
-    /// Whether the main path leads to the only server by itself, and not to a surface of ours.
-    pub only_server: bool,
     /// Who sends it as `Authorization: Bearer` is an operator, from wherever.
     pub operator_token: Option<Secret>,
     /// Where this runs; `/health` tells no version in production.
@@ -101,7 +99,6 @@ impl Default for Settings {
             public_url: None,
             login: false,
             auth: None,
-            only_server: false,
             operator_token: None,
             environment: Environment::Development,
             trusted_proxies: Vec::new(),

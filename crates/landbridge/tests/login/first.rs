@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use lb_peers::raw::RawHttp;
 use lb_peers::raw::http::post_headers;
 use serde_json::json;
 
@@ -108,4 +109,32 @@ async fn a_session_is_that_of_whoever_began_it() {
         assert_eq!(answer.head.status(), 404, "{method} {}", answer.text());
     }
     assert_eq!(session.call("list_servers", json!({})).await.head.status(), 200, "it is still there");
+}
+
+#[tokio::test]
+async fn an_open_stream_ends_with_the_login_it_was_opened_with() {
+    let world = World::start(ALLOW, &[]).await;
+    let (alice, bob) = (world.tokens("alice", "mcp:call").await, world.tokens("bob", "mcp:call").await);
+    let mut streams = Vec::new();
+    for got in [&alice, &bob] {
+        let client = Client::begin(world.at(), &got.access).await;
+        let mut http = RawHttp::connect(world.at()).await.expect("it listens");
+        http.send("GET", "/mcp", &client.headers(), b"").await.expect("sent");
+        assert_eq!(http.head().await.expect("a head").status(), 200);
+        http.patience = Duration::from_secs(50);
+        streams.push((http, client));
+    }
+    let revoke = [("token", alice.refresh.as_str()), ("client_id", &alice.client)];
+    assert_eq!(form_to(world.at(), "/revoke", &revoke).await.0, 200);
+    let (mut of_bob, bob_too) = streams.pop().expect("two");
+    let (mut of_alice, _) = streams.pop().expect("two");
+    // Bounded by the patience of the connection.
+    while let Ok(Some(_)) = of_alice.event().await {}
+    assert_eq!(bob_too.call("list_servers", json!({})).await.head.status(), 200);
+    of_bob.patience = Duration::from_millis(200);
+    let mut last = of_bob.event().await;
+    while let Ok(Some(_)) = last {
+        last = of_bob.event().await;
+    }
+    assert_eq!(last.map_err(|error| error.kind()).expect_err("it is open"), std::io::ErrorKind::TimedOut);
 }

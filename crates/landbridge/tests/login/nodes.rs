@@ -1,32 +1,50 @@
 //! Two nodes on one store: a login on either counts on both.
 
+use std::net::{Ipv4Addr, SocketAddr};
+
 use lb_peers::harness::Gateway;
 use lb_peers::idp::{Decision, Idp};
 use lb_peers::valkey::Valkey;
 use serde_json::json;
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::world::{
-    ALLOW, Client, form_to, free_port, login, parameter, provider, redeem, register, serve, tokens, value,
-    with_provider,
+    ALLOW, Client, form_to, login, parameter, provider, redeem, register, serve, tokens, value, with_provider,
 };
 
-async fn node(store: &str, url: &str, port: u16, idp: &Idp) -> Gateway {
+async fn node(store: &str, url: &str, idp: &Idp) -> Gateway {
     let (mut command, folder) = serve(ALLOW);
     with_provider(&mut command, url, idp);
-    command.args(["--listen", &format!("127.0.0.1:{port}"), "--store", store, "--node-listen", "127.0.0.1:0"]);
+    command.args(["--listen", "127.0.0.1:0", "--store", store, "--node-listen", "127.0.0.1:0"]);
     command.env("LANDBRIDGE_KEY", "0123456789abcdef0123456789abcdef-login");
     Gateway::launch(command, folder).await
+}
+
+/// Gives each connection to the next node.
+#[expect(clippy::disallowed_methods, reason = "a test's balancer ends with its runtime")]
+fn balance(listener: TcpListener, nodes: [SocketAddr; 2]) {
+    tokio::spawn(async move {
+        let mut turn = nodes.into_iter().cycle();
+        while let (Ok((mut client, _)), Some(node)) = (listener.accept().await, turn.next()) {
+            tokio::spawn(async move {
+                let mut node = TcpStream::connect(node).await.expect("it listens");
+                // Whoever closes first ends both.
+                tokio::io::copy_bidirectional(&mut client, &mut node).await.ok();
+            });
+        }
+    });
 }
 
 #[tokio::test]
 async fn a_login_at_one_node_counts_at_the_other() {
     let store = Valkey::start();
     let store = format!("valkey://127.0.0.1:{}", store.port);
-    let (here, there) = (free_port(), free_port());
-    // Clients know one address; which node answers is up to the balancer, as each request below says.
-    let url = format!("http://127.0.0.1:{here}");
+    let balancer = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+    let url = format!("http://{}", balancer.local_addr().expect("its address"));
     let idp = provider(&[&url]).await;
-    let (one, two) = (node(&store, &url, here, &idp).await, node(&store, &url, there, &idp).await);
+    let (one, two) = (node(&store, &url, &idp).await, node(&store, &url, &idp).await);
+    // The pages of a login come from both in turn.
+    balance(balancer, [one.address, two.address]);
     let client = register(two.address).await;
     let stopped = login(&url, &client, "mcp:read", "alice", Decision::Approve).await;
     let code = parameter(&stopped.url, "code").unwrap_or_else(|| panic!("{:?} {}", stopped.trace, one.said()));

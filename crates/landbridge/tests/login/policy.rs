@@ -67,7 +67,7 @@ async fn a_batch_stands_or_falls_as_a_whole() {
     let batch = json!([call(1, "list_timers"), call(2, "set_timer")]).to_string();
     let refused = send(gateway.address, "POST", "/mcp", &all, batch.as_bytes()).await;
     assert_eq!(refused.head.status(), 403, "{}", refused.text());
-    assert!(value(&refused).get("id").is_none());
+    assert!(value(&refused)["id"].is_null());
     let batch = json!([call(3, "list_timers")]).to_string();
     let timers = send(gateway.address, "POST", "/mcp", &all, batch.as_bytes()).await;
     assert!(timers.head.status() == 200 && !timers.text().contains("never"), "{}", timers.text());

@@ -1,0 +1,61 @@
+// TypeScript SDKs from a bare 401 to a call. Arguments: 1 or 2, the folder the SDK is installed in, the URL.
+//
+// Says where a browser must go as one line of JSON, reads where it came out, and says what a call answered.
+
+import { createRequire } from 'node:module';
+import { createInterface } from 'node:readline';
+
+const [, , version, folder, url] = process.argv;
+const require = createRequire(`${folder}/`);
+const sdk =
+    version === '1'
+        ? {
+              ...require('@modelcontextprotocol/sdk/client/index.js'),
+              ...require('@modelcontextprotocol/sdk/client/streamableHttp.js'),
+          }
+        : require('@modelcontextprotocol/client');
+
+const say = what => console.log(JSON.stringify(what));
+const redirect = 'http://127.0.0.1:4711/cb';
+const kept = {};
+const authProvider = {
+    redirectUrl: redirect,
+    clientMetadata: {
+        client_name: `TypeScript ${version}`,
+        redirect_uris: [redirect],
+        grant_types: ['authorization_code', 'refresh_token'],
+        response_types: ['code'],
+        token_endpoint_auth_method: 'none',
+    },
+    clientInformation: () => kept.client,
+    saveClientInformation: client => void (kept.client = client),
+    tokens: () => kept.tokens,
+    saveTokens: tokens => void (kept.tokens = tokens),
+    redirectToAuthorization: to => say({ authorize: String(to) }),
+    saveCodeVerifier: verifier => void (kept.verifier = verifier),
+    codeVerifier: () => kept.verifier,
+    saveDiscoveryState: state => void (kept.discovery = state),
+    discoveryState: () => kept.discovery,
+};
+const connect = async () => {
+    const client = new sdk.Client({ name: 'sdk', version: '1' });
+    const transport = new sdk.StreamableHTTPClientTransport(new URL(url), { authProvider });
+    return { client, transport, connected: client.connect(transport) };
+};
+
+const first = await connect();
+let refused = null;
+await first.connected.catch(error => (refused = error));
+if (!refused) throw new Error('it got in without a token');
+const lines = createInterface({ input: process.stdin });
+const { value: line } = await lines[Symbol.asyncIterator]().next();
+const came = new URL(line);
+await (version === '1' ? first.transport.finishAuth(came.searchParams.get('code')) : first.transport.finishAuth(came.searchParams));
+
+const second = await connect();
+await second.connected;
+const tools = await second.client.listTools();
+const answer = await second.client.callTool({ name: 'list_servers', arguments: {} });
+say({ tools: tools.tools.length, answer });
+await second.client.close();
+process.exit(0);

@@ -1,0 +1,70 @@
+"""The Python SDK from a bare 401 to a call. Argument: the URL.
+
+Says where a browser must go as one line of JSON, reads where it came out, and says what a call answered.
+"""
+
+import json
+import sys
+from urllib.parse import parse_qs, urlsplit
+
+import anyio
+import httpx2
+from mcp import Client
+from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.auth import OAuthClientMetadata
+
+REDIRECT = "http://127.0.0.1:4711/cb"
+
+
+class Storage:
+    """Everything in memory."""
+
+    tokens = None
+    client = None
+
+    async def get_tokens(self):
+        return self.tokens
+
+    async def set_tokens(self, tokens):
+        self.tokens = tokens
+
+    async def get_client_info(self):
+        return self.client
+
+    async def set_client_info(self, client):
+        self.client = client
+
+
+def say(what):
+    print(json.dumps(what), flush=True)
+
+
+async def redirect(url):
+    say({"authorize": url})
+
+
+async def callback():
+    query = parse_qs(urlsplit(await anyio.to_thread.run_sync(sys.stdin.readline)).query)
+    one = lambda name: query.get(name, [None])[0]
+    return AuthorizationCodeResult(code=one("code"), state=one("state"), iss=one("iss"))
+
+
+async def main():
+    url = sys.argv[1]
+    metadata = OAuthClientMetadata(
+        client_name="Python",
+        redirect_uris=[REDIRECT],
+        grant_types=["authorization_code", "refresh_token"],
+        response_types=["code"],
+        token_endpoint_auth_method="none",
+    )
+    auth = OAuthClientProvider(url, metadata, Storage(), redirect, callback)
+    async with httpx2.AsyncClient(auth=auth, timeout=40) as http:
+        async with Client(streamable_http_client(url, http_client=http)) as client:
+            tools = await client.list_tools()
+            answer = await client.call_tool("list_servers", {})
+            say({"tools": len(tools.tools), "answer": json.loads(answer.model_dump_json())})
+
+
+anyio.run(main)
