@@ -49,7 +49,7 @@ pub enum KeyAction {
 /// `landbridge auth key new`
 #[derive(Debug, Args)]
 pub struct New {
-    /// Its name: 1 to 64 characters of a-z, A-Z, 0-9, _, - and .
+    /// Its name: 1 to 64 letters, digits, dots, `_` and `-`.
     pub id: String,
 
     /// What it may do: mcp:read, mcp:call, mcp:admin or server:NAME; may be given several times [default: mcp:read and

@@ -40,7 +40,7 @@ async fn site() -> Site {
             tokio::spawn(async move {
                 let Ok(mut stream) = acceptor.accept(stream).await else { return };
                 let mut head = [0; 4_096];
-                stream.read(&mut head).await.ok();
+                let Ok(1..) = stream.read(&mut head).await else { return };
                 let length = document.len();
                 let answer = format!(
                     "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{document}"
