@@ -47,14 +47,51 @@ pub struct Entry {
     pub shared: Mutex<HashMap<ShareKey, Vec<Arc<Share>>>>,
     /// Backends that sessions of the tools surface share.
     pub backends: Mutex<HashMap<Principal, Vec<Arc<Backend>>>>,
-    /// What the server listed last, in whichever session.
-    pub known: Mutex<Option<Arc<Known>>>,
+    /// What the server listed last, in whichever session of a principal.
+    pub known: Mutex<KnownLists>,
     /// What is kept of it, where something is.
     pub cache: Option<Arc<Cache>>,
     /// Attempts to connect over HTTP at one time.
     pub attempts: Semaphore,
     /// Counts the requests to it.
     pub watcher: Arc<Watcher>,
+}
+
+/// What a server listed last: it may list something else for each principal.
+pub struct KnownLists {
+    /// What is kept of a server that tells everybody the same.
+    kept: Option<Arc<Known>>,
+    /// By principal, those that came last at the end.
+    lists: Vec<(Principal, Arc<Known>)>,
+}
+
+impl KnownLists {
+    /// Principals whose lists are remembered; others have them read again.
+    const PRINCIPALS_MAX: usize = 64;
+
+    fn new(kept: Option<Known>) -> Self {
+        Self { kept: kept.map(Arc::new), lists: Vec::new() }
+    }
+
+    /// What it lists for this principal.
+    pub fn of(&self, who: &Principal) -> Option<Arc<Known>> {
+        let own = self.lists.iter().find(|(principal, _)| principal == who).map(|(_, known)| known);
+        own.or(self.kept.as_ref()).cloned()
+    }
+
+    /// It lists this for a principal.
+    pub fn put(&mut self, who: &Principal, known: Known) {
+        self.lists.retain(|(principal, _)| principal != who);
+        if self.lists.len() == Self::PRINCIPALS_MAX {
+            self.lists.remove(0);
+        }
+        self.lists.push((who.clone(), Arc::new(known)));
+    }
+
+    /// Whether it has never been seen to work.
+    pub fn is_empty(&self) -> bool {
+        self.kept.is_none() && self.lists.is_empty()
+    }
 }
 
 /// Attempts to connect to one URL at one time, over all sessions.
@@ -78,7 +115,7 @@ impl Entry {
         let (modern, shared, backends) = Default::default();
         let (attempts, watcher) = (Semaphore::new(ATTEMPTS_MAX), Watcher::new(Some(server.spec()), tracer));
         let cache = Cache::of(&server, shelf, &environment.tasks);
-        let known = Mutex::new(cache.as_ref().and_then(|cache| cache.known()).map(Arc::new));
+        let known = Mutex::new(KnownLists::new(cache.as_ref().and_then(|cache| cache.known())));
         let entry =
             Self { server, scope, added_at, added_by, modern, shared, backends, known, cache, attempts, watcher };
         Ok(Arc::new(entry))

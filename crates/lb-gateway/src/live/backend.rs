@@ -295,7 +295,7 @@ impl Backend {
 
     /// What it listed last.
     pub fn known(&self) -> Option<Arc<Known>> {
-        self.entry.known.lock().clone()
+        self.entry.known.lock().of(self.ourselves.principal())
     }
 
     /// Sees to it that it is connected, without waiting.

@@ -44,6 +44,11 @@ impl Ourselves {
         Self { legacy: caller(Revision::LATEST_LEGACY), modern: caller(Revision::LATEST_MODERN), era, asks }
     }
 
+    /// Whose sessions it is for.
+    pub fn principal(&self) -> &Principal {
+        &self.legacy.principal
+    }
+
     /// As a client of this era.
     pub fn speaking(&self, era: Era) -> Arc<Caller> {
         match era {

@@ -282,7 +282,7 @@ async fn succeeded(
         if let Some(cache) = &backend.entry.cache {
             cache.keep_known(&connection, &known);
         }
-        *backend.entry.known.lock() = Some(Arc::new(known));
+        backend.entry.known.lock().put(backend.ourselves.principal(), known);
     }
     let accepted = {
         let mut state = backend.state.lock();

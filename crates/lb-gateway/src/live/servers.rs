@@ -167,7 +167,7 @@ impl Live {
         for backend in self.backends() {
             self.meet_again(&backend);
             let entry = backend.entry();
-            if entry.is_http() || entry.known.lock().is_none() {
+            if entry.is_http() || entry.known.lock().is_empty() {
                 backend.want();
             }
         }
