@@ -17,7 +17,7 @@ const LAST: u16 = 215;
 /// Rows of features that do not exist: the sandbox, the native surface.
 const ABSENT: &[RangeInclusive<u16>] = &[76..=79, 210..=210];
 /// Threats that concern what exists.
-const THREATS: &[RangeInclusive<u16>] = &[1..=8, 20..=32, 36..=39, 45..=45, 47..=47, 49..=49, 51..=54];
+const THREATS: &[RangeInclusive<u16>] = &[1..=17, 19..=32, 36..=39, 45..=45, 47..=47, 49..=49, 51..=54];
 /// Promises under load and faults that concern what exists.
 const PROMISES: &[RangeInclusive<u16>] = &[2..=8, 10..=21];
 /// Rows that ask for a decision and not for a behaviour.

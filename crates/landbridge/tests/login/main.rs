@@ -3,6 +3,7 @@
 mod documents;
 mod first;
 mod keys;
+mod leaks;
 mod nodes;
 mod oauth;
 mod policy;

@@ -82,7 +82,11 @@ impl World {
         let (mut command, folder) = serve(toml);
         with_provider(&mut command, &url, &idp);
         command.args(["--listen", &address]).args(args);
-        let gateway = Gateway::launch(command, folder).await;
+        Self::new(Gateway::launch(command, folder).await, url, idp)
+    }
+
+    /// Of a gateway that was started otherwise.
+    pub fn new(gateway: Gateway, url: String, idp: Idp) -> Self {
         Self { gateway, url, _idp: idp }
     }
 

@@ -163,11 +163,9 @@ async fn a_mistake_in_the_file_stops_serve_and_not_what_hardly_uses_it() {
 #[tokio::test]
 async fn what_is_not_built_in_is_refused_by_its_name() {
     let world = World::new();
-    for (flag, part) in [("--codemode", "error: --codemode: codemode is not part of this build")] {
-        let (code, _, said) = output(&mut world.landbridge(&["serve", flag])).await;
-        assert_eq!(code, Some(2), "{said}");
-        assert!(said.contains(part), "{said}");
-    }
+    let (code, _, said) = output(&mut world.landbridge(&["serve", "--codemode"])).await;
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("error: --codemode: codemode is not part of this build"), "{said}");
 }
 
 #[tokio::test]
