@@ -28,8 +28,23 @@ const KEY_PARTS: &[&str] = &[
 /// Keys that are secret only as a whole: inside of others these mean nothing.
 const KEYS: &[&str] = &["auth", "pass", "pin", "otp", "key", "sid", "sig", "env", "headers"];
 /// How credentials begin that are known by their beginning.
-const CREDENTIALS: &[&str] =
-    &["sk-", "pk_live_", "sk_live_", "ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "AKIA", "eyJ", "lbk_", "lbr_", "lbc_"];
+const CREDENTIALS: &[&str] = &[
+    "sk-",
+    "pk_live_",
+    "sk_live_",
+    "ghp_",
+    "gho_",
+    "ghs_",
+    "github_pat_",
+    "glpat-",
+    "xoxb-",
+    "xoxp-",
+    "AKIA",
+    "eyJ",
+    "lbk_",
+    "lbr_",
+    "lbc_",
+];
 /// Shorter words are no credentials.
 const CREDENTIAL_BYTES_MIN: usize = 12;
 /// Shorter words behind `bearer` are words.
