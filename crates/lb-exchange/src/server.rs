@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::login::ServerAuth;
 use crate::reach::Bounds;
 
 /// One configured server, checked.
@@ -41,6 +42,8 @@ pub struct ServerSpec {
     pub init_timeout: Duration,
     /// How long it may take to tell one of its lists that is to be kept.
     pub list_timeout: Duration,
+    /// Who logs in there; only where it has a URL.
+    pub auth: ServerAuth,
 }
 
 impl ServerSpec {
@@ -70,6 +73,7 @@ impl ServerSpec {
             pool: 1,
             init_timeout: Self::INIT_TIMEOUT,
             list_timeout: Self::LIST_TIMEOUT,
+            auth: ServerAuth::None,
         }
     }
 }
