@@ -52,6 +52,8 @@ impl Proxy {
                 while connections.try_join_next().is_some() {}
                 let cut = Arc::new(Notify::new());
                 kept.cuts.lock().expect("no panic holds it").insert(peer.port(), cut.clone());
+                // A port comes again: what was written on its last connection is not what will be on this one.
+                kept.over.send_if_modified(|over| over.remove(&peer.port()).is_some_and(|_| false));
                 let (shared, plan) = (kept.clone(), plan());
                 connections.spawn(async move {
                     let got = carry(client, gateway, plan, &cut).await;
