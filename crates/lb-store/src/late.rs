@@ -89,6 +89,10 @@ impl Store for Late {
         async move { self.store().await?.ping().await }.boxed()
     }
 
+    fn time(&self) -> Pending<'_, Option<SystemTime>> {
+        async move { self.store().await?.time().await }.boxed()
+    }
+
     fn close(&self) -> BoxFuture<'_, ()> {
         async move {
             if let Some(store) = self.now() {

@@ -22,6 +22,7 @@
 //! ```
 
 mod batch;
+mod brief;
 mod claim;
 mod disk;
 mod ease;
@@ -38,6 +39,7 @@ mod valkey;
 mod window;
 
 pub use batch::{Applied, Batch, Guard, Outcome, Refusal, STEPS_MAX, Step};
+pub use brief::Brief;
 pub use claim::{Claim, Claimed};
 pub use ease::Appended;
 pub use error::Error;

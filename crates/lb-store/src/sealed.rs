@@ -10,7 +10,7 @@ mod cipher;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
@@ -207,6 +207,10 @@ impl Store for Sealed {
 
     fn ping(&self) -> Pending<'_, ()> {
         self.inner.ping()
+    }
+
+    fn time(&self) -> Pending<'_, Option<SystemTime>> {
+        self.inner.time()
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

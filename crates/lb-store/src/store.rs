@@ -49,6 +49,11 @@ pub trait Store: Debug + Send + Sync {
     /// Whether it answers; [`facts`](Self::facts) then knows how long that took.
     fn ping(&self) -> Pending<'_, ()>;
 
+    /// The time of the one clock that all who share it can go by; `None` where one process has it to itself.
+    fn time(&self) -> Pending<'_, Option<SystemTime>> {
+        std::future::ready(Ok(None)).boxed()
+    }
+
     /// How it stands, without asking it.
     fn facts(&self) -> Facts;
 

@@ -11,7 +11,7 @@ mod script;
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, TryStreamExt, future, stream};
@@ -201,6 +201,16 @@ impl Store for Valkey {
             Ok(())
         };
         ping.boxed()
+    }
+
+    fn time(&self) -> Pending<'_, Option<SystemTime>> {
+        let time = async {
+            // Of several servers always the same one, whose clock is then everybody's.
+            let answer = self.nodes.ask(&Key::parse("clock")?, Twice::Harmless, Ask::Command(cmd("TIME"))).await?;
+            let (seconds, micros): (u64, u64) = read(answer)?;
+            Ok(Some(UNIX_EPOCH + Duration::from_secs(seconds) + Duration::from_micros(micros)))
+        };
+        time.boxed()
     }
 
     fn facts(&self) -> Facts {
