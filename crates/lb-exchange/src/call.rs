@@ -56,6 +56,12 @@ impl Capabilities {
         Self(Raw::empty_object())
     }
 
+    /// Whether the client opens links that it is asked to open.
+    pub fn opens_links(&self) -> bool {
+        let mode = self.0.member("elicitation").and_then(|elicitation| elicitation.member("url"));
+        mode.is_some_and(|mode| mode.as_bytes() != b"null")
+    }
+
     /// Whether a top-level capability is declared.
     pub fn has(&self, name: &str) -> bool {
         self.0.member(name).is_some_and(|value| value.as_bytes() != b"null")

@@ -28,6 +28,8 @@ pub struct Exchange {
     watch: Option<Watch>,
     /// What comes before its end is told.
     last: Option<Last>,
+    /// What it does not outlive.
+    until: Option<BoxFuture<'static, ()>>,
     /// Room that it takes up until it is dropped.
     _room: Option<OwnedSemaphorePermit>,
 }
@@ -76,7 +78,7 @@ impl Exchange {
     }
 
     fn made_of(drive: Drive, remote: Remote) -> Self {
-        Self { drive, remote, server: None, unhurried: false, watch: None, last: None, _room: None }
+        Self { drive, remote, server: None, unhurried: false, watch: None, last: None, until: None, _room: None }
     }
 
     /// An exchange that is another one, once that can be made: connecting happens inside.
@@ -108,6 +110,13 @@ impl Exchange {
     #[must_use]
     pub fn ending_with(mut self, work: impl FnOnce() -> BoxFuture<'static, ()> + Send + 'static) -> Self {
         self.last = Some(Last::Work(Box::new(work)));
+        self
+    }
+
+    /// Ends it as soon as something else is over, with nothing more to say.
+    #[must_use]
+    pub fn until(mut self, over: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.until = Some(Box::pin(over));
         self
     }
 
@@ -184,6 +193,12 @@ impl Exchange {
     }
 
     fn poll_drive(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
+        if self.until.as_mut().is_some_and(|over| over.as_mut().poll(cx).is_ready()) {
+            self.until = None;
+            // Dropping what was under way cancels it.
+            self.drive = Drive::Ready(None);
+            return Poll::Ready(Step::End(Cancel::SessionEnd.to_end()));
+        }
         match &mut self.drive {
             Drive::Ready(end) => match end.take() {
                 Some(end) => Poll::Ready(Step::End(*end)),

@@ -28,6 +28,15 @@ pub trait Login: Send + Sync + Debug {
     ///
     /// Cancel safe: yes.
     fn refused(&self, refusal: Refused) -> BoxFuture<'_, Result<Proof, LoginError>>;
+
+    /// Waits until the needed login of this id has come to its end, whatever that is. Never ends where that cannot be
+    /// known: whoever waits looks again after a while.
+    ///
+    /// Cancel safe: yes.
+    fn ended<'a>(&'a self, id: &'a str) -> BoxFuture<'a, ()> {
+        let _ = id;
+        Box::pin(std::future::pending())
+    }
 }
 
 /// What goes with a request.

@@ -41,11 +41,18 @@ pub trait Middle: Send + Sync {
     /// Takes over work that must go on without a front.
     fn adopt(&self, pump: BoxFuture<'static, ()>);
 
-    /// The servers that can be named in a path.
-    fn servers(&self) -> Vec<String>;
+    /// The servers that somebody can name in a path. Those of others, and those that the rules keep from them, are not
+    /// among them.
+    fn servers(&self, who: &Visitor) -> Vec<String>;
 
     /// Whether a path leads anywhere.
     fn has(&self, mount: &Mount) -> bool;
+
+    /// Whether it leads somewhere for this one: also to a server of theirs that nobody else sees.
+    fn serves(&self, mount: &Mount, who: &Visitor) -> bool {
+        let _ = who;
+        self.has(mount)
+    }
 
     /// Whether a session is here, as far as is known without asking anybody. True also where sessions are only ever
     /// here.

@@ -6,6 +6,7 @@ use lb_wire::revision::Era;
 use lb_wire::{Raw, Text, compose};
 
 use crate::associate::Audience;
+use crate::login::LoginNeeded;
 use crate::stray::Stray;
 
 /// One thing that happened in an exchange, in order. Exactly one [`Step::End`] comes, and nothing after it.
@@ -241,12 +242,14 @@ pub struct ErrorBody {
     pub raw: Raw,
     /// Whether it says that we have too much to do: 429, where a status can still be chosen.
     pub busy: bool,
+    /// The login that is needed first: whoever knows the client may ask for it in a better way. Only ever of our own.
+    pub login: Option<Box<LoginNeeded>>,
 }
 
 impl ErrorBody {
     /// An error of our own.
     pub fn new(code: i64, message: &str, data: Option<&Raw>) -> Self {
-        Self { code, raw: compose::error_object(code, message, data), busy: false }
+        Self { code, raw: compose::error_object(code, message, data), busy: false, login: None }
     }
 
     /// Says that a later attempt may work: nothing was done.
@@ -256,10 +259,17 @@ impl ErrorBody {
         self
     }
 
+    /// Says that somebody must log in first: nothing was done.
+    #[must_use]
+    pub fn needing(mut self, login: LoginNeeded) -> Self {
+        self.login = Some(Box::new(login));
+        self
+    }
+
     /// An error object that a server wrote.
     pub fn from_server(raw: Raw) -> Self {
         let code = raw.member("code").and_then(|code| code.as_str().parse().ok()).unwrap_or(0);
-        Self { code, raw, busy: false }
+        Self { code, raw, busy: false, login: None }
     }
 }
 

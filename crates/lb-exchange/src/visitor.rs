@@ -106,12 +106,15 @@ pub fn audit(principal: &Principal, client: Option<&str>, method: &str, aim: Aim
     let who = principal.as_str();
     match verdict {
         Verdict::Allow if method == "tools/call" => {
-            tracing::info!(target: "audit", who, client, method, server, tool, outcome = "allowed");
+            tracing::info!(target: "audit", event = "call", who, client, method, server, tool, outcome = "allowed");
         }
         Verdict::Allow => {}
-        Verdict::Deny => tracing::warn!(target: "audit", who, client, method, server, tool, outcome = "denied"),
+        Verdict::Deny => {
+            tracing::warn!(target: "audit", event = "call", who, client, method, server, tool, outcome = "denied");
+        }
         Verdict::StepUp(scope) => {
-            tracing::warn!(target: "audit", who, client, method, server, tool, outcome = "insufficient_scope", scope);
+            let outcome = "insufficient_scope";
+            tracing::warn!(target: "audit", event = "call", who, client, method, server, tool, outcome, scope);
         }
     }
 }
@@ -120,6 +123,11 @@ pub fn audit(principal: &Principal, client: Option<&str>, method: &str, aim: Aim
 pub trait Families: Send + Sync {
     /// Whether a login still counts; `None` while that cannot be known.
     fn lives<'a>(&'a self, family: &'a str) -> BoxFuture<'a, Option<bool>>;
+
+    /// Sees to it that what was ended stays so, also where the store has forgotten it. Asked again and again.
+    fn tend(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 #[cfg(test)]

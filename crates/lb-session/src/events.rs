@@ -144,6 +144,8 @@ pub struct EventLog {
     dropped_ever: u64,
     /// Ids that were given out by a process before this one, and are not on record.
     lost: Vec<Lost>,
+    /// How often the session has changed hands.
+    epoch: u64,
     written: Written,
     warned: bool,
     closed: bool,
@@ -164,6 +166,7 @@ impl EventLog {
             drops: None,
             dropped_ever: 0,
             lost: Vec::new(),
+            epoch: 0,
             written: Written::default(),
             warned: false,
             closed: false,
@@ -172,7 +175,9 @@ impl EventLog {
 
     /// Adds an event. What no longer fits goes: delivered events first, then waiting ones, each oldest first.
     pub fn add(&mut self, server: &Text, what: &Happening, now: Moment) -> Ulid {
-        let id = Ulid::mint(now);
+        // Each log for itself: if one session pulled the ids of others along, theirs would be newer than what is written
+        // of them says, and the process after this one would give the same ones out again.
+        let id = Ulid::mint_after(self.ever.map(|ever| ever.last), now);
         if self.closed {
             return id;
         }

@@ -72,6 +72,8 @@ pub struct Return<'a> {
     pub why: &'a str,
     /// Whether changes may have been lost: the process before had no time to write its last ones.
     pub may_miss: bool,
+    /// How often it has changed hands, this time included.
+    pub epoch: u64,
 }
 
 /// What changed since it was last written.
@@ -155,7 +157,7 @@ impl Session {
             return Err(Unreadable(serde::de::Error::custom(text)));
         }
         let mut session = Self::new(limits);
-        session.events.restore(&record.events, &kept.events, how.may_miss, now)?;
+        session.events.restore(&record.events, &kept.events, (how.may_miss, how.epoch), now)?;
         session.touch(now.shifted(Duration::from_millis(record.touched)));
         session.restore_servers(record.servers);
         for timer in &record.timers {

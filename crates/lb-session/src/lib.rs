@@ -33,7 +33,7 @@ pub use limits::Limits;
 pub use logs::{Level, LogRow, LogSource, LogWish};
 pub use moment::{Moment, rfc3339};
 pub use pending::{NewRequest, Pending, PendingKind, RequestGone, TooManyPending};
-pub use secrets::is_unsafe_for_models;
+pub use secrets::{is_unsafe, shown};
 pub use servers::{Prints, Wishes};
 pub use session::Session;
 pub use tasks::{KeptTask, NewTask, Task, TaskError, TaskStatus, TooManyTasks};

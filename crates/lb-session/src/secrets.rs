@@ -1,27 +1,55 @@
-//! Questions that a model must not be given.
+//! Questions that nobody is asked on behalf of a server: whoever gets one takes it for ours.
 
-use lb_wire::Raw;
+use lb_wire::{Raw, splice};
 use serde_json::Value;
 
-/// Whether a model must not be given this question: a form that asks for something secret, or a link that is not safe
-/// to open. A model remembers what passes through it, and so does its provider.
-pub fn is_unsafe_for_models(params: &Raw) -> bool {
-    let mode = params.member("mode");
-    if mode.as_ref().and_then(Raw::to_text).as_deref() == Some("url") {
-        let url = params.member("url");
-        return !url.as_ref().and_then(Raw::to_text).is_some_and(|url| is_safe_link(&url));
+/// Whether nobody is to be asked this: a form that asks for something secret, or a link that is not safe to open. A model
+/// remembers what passes through it, and so does its provider; a person cannot see who will read the answer. A link to
+/// this machine is for servers that are on it.
+pub fn is_unsafe(params: &Raw, from_here: bool) -> bool {
+    if let Some(url) = link(params) {
+        return !is_safe_link(&url, from_here);
     }
     let Some(schema) = params.member("requestedSchema").and_then(|raw| raw.read::<Value>().ok()) else { return false };
     let Some(fields) = schema.get("properties").and_then(Value::as_object) else { return false };
     fields.iter().any(|(name, field)| asks_for_secret(name, field))
 }
 
-fn is_safe_link(url: &str) -> bool {
+/// Who asks, and for a link where it leads to, before what the server says: a person sees a question as that of the client.
+pub fn shown(server: &str, params: &Raw) -> Raw {
+    let said = params.member("message");
+    let said = said.as_ref().and_then(Raw::to_text).unwrap_or_default();
+    let text = match link(params).as_deref().map(host) {
+        Some(host) => format!("Server '{server}' asks you to open a page at {host}: {said}"),
+        None => format!("Server '{server}' asks: {said}"),
+    };
+    let message = ("message", Raw::string(&text));
+    match params.member("message") {
+        Some(_) => splice::replace(params, "message", &message.1),
+        None => splice::with(params, &[message]),
+    }
+}
+
+/// The link of a question that is one; empty if it has none.
+fn link(params: &Raw) -> Option<String> {
+    let mode = params.member("mode");
+    (mode.as_ref().and_then(Raw::to_text).as_deref() == Some("url")).then(|| {
+        let url = params.member("url");
+        url.as_ref().and_then(Raw::to_text).unwrap_or_default().into_owned()
+    })
+}
+
+fn host(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.split(['/', '?', '#']).next().unwrap_or_default()
+}
+
+fn is_safe_link(url: &str, from_here: bool) -> bool {
     let loopback = ["http://127.0.0.1", "http://localhost", "http://[::1]"];
     let after_host = |rest: &str| rest.is_empty() || rest.starts_with([':', '/', '?']);
     lb_exchange::check_url(url).is_ok()
         && (url.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("https://"))
-            || loopback.iter().any(|start| url.strip_prefix(start).is_some_and(after_host)))
+            || from_here && loopback.iter().any(|start| url.strip_prefix(start).is_some_and(after_host)))
 }
 
 /// A choice between given values holds no secret, and a number only what its name says.
@@ -92,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_is_not_asked_for_secrets() {
+    fn nobody_is_asked_for_secrets() {
         let form = |name: &str, field: &str| {
             raw(&format!(
                 r#"{{"message":"m","requestedSchema":{{"type":"object","properties":{{"{name}":{field}}}}}}}"#
@@ -118,7 +146,7 @@ mod tests {
             ("spin", r#"{"type":"integer"}"#, false),
             ("keyboard", r#"{"type":"string","description":"Layout of the keys"}"#, false),
         ] {
-            assert_eq!(is_unsafe_for_models(&form(name, field)), want, "{name} {field}");
+            assert_eq!(is_unsafe(&form(name, field), true), want, "{name} {field}");
         }
     }
 
@@ -136,8 +164,28 @@ mod tests {
             ("https://user@example.org/", true),
         ] {
             let params = raw(&format!(r#"{{"mode":"url","message":"m","url":"{url}"}}"#));
-            assert_eq!(is_unsafe_for_models(&params), want, "{url}");
+            assert_eq!(is_unsafe(&params, true), want, "{url}");
         }
-        assert!(is_unsafe_for_models(&raw(r#"{"mode":"url","message":"m"}"#)));
+        assert!(is_unsafe(&raw(r#"{"mode":"url","message":"m"}"#), true));
+    }
+
+    #[test]
+    fn a_link_to_this_machine_is_for_servers_that_are_on_it() {
+        let params = raw(r#"{"mode":"url","message":"m","url":"http://127.0.0.1:1/x"}"#);
+        assert!(is_unsafe(&params, false) && !is_unsafe(&params, true));
+    }
+
+    #[test]
+    fn a_question_says_who_asks_and_where_a_link_leads() {
+        for (params, want) in [
+            (r#"{"message":"Your name?","x":1}"#, r#"{"message":"Server 'it' asks: Your name?","x":1}"#),
+            (r#"{"x":1}"#, r#"{"message":"Server 'it' asks: ","x":1}"#),
+            (
+                r#"{"mode":"url","message":"m","url":"https://a.example:8/b?c"}"#,
+                r#"{"mode":"url","message":"Server 'it' asks you to open a page at a.example:8: m","url":"https://a.example:8/b?c"}"#,
+            ),
+        ] {
+            assert_eq!(shown("it", &raw(params)).as_str(), want);
+        }
     }
 }

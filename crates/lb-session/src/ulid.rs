@@ -33,19 +33,16 @@ impl Ulid {
         Self(*last)
     }
 
-    /// The last one that can be minted at this time; every later one of this process is greater than it.
-    pub(crate) fn end_of(unix: Duration) -> Self {
-        let millis = unix.as_millis() & ((1 << 48) - 1);
-        let end = millis << RANDOM_BITS | ((1 << RANDOM_BITS) - 1);
-        let mut last = LAST.lock();
-        *last = end.max(*last);
-        Self(*last)
+    /// A new one that is also greater than this one, which another process may have made with another clock.
+    pub(crate) fn mint_after(floor: Option<Self>, now: Moment) -> Self {
+        let minted = Self::mint(now);
+        floor.map_or(minted, |floor| minted.max(floor.next()))
     }
 
-    /// Every later one of this process is greater than this.
-    pub(crate) fn raise(to: Self) {
-        let mut last = LAST.lock();
-        *last = to.0.max(*last);
+    /// The last one that can be minted at this time.
+    pub(crate) fn end_of(unix: Duration) -> Self {
+        let millis = unix.as_millis() & ((1 << 48) - 1);
+        Self(millis << RANDOM_BITS | ((1 << RANDOM_BITS) - 1))
     }
 
     /// One that another process minted at this time.

@@ -58,9 +58,11 @@ impl Drops {
 
     pub(super) fn join(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         let (Some(one), Some(other)) = (&one, &other) else { return one.or(other) };
-        let newest = if one.seq < other.seq { other } else { one };
+        // Two in one place are those of two processes, and the ids of the second reach further.
+        let newest = if one.seq <= other.seq { other } else { one };
+        let (first, last) = (one.first.min(other.first), one.last.max(other.last));
         let node_lost = one.node_lost || other.node_lost;
-        Some(Self { count: one.count + other.count, first: one.first.min(other.first), node_lost, ..newest.clone() })
+        Some(Self { count: one.count + other.count, first, last, node_lost, ..newest.clone() })
     }
 
     /// The event that tells of them. It is in no log; its id and its place are those of the last that was lost.

@@ -18,6 +18,8 @@ use crate::ulid::Ulid;
 /// How far the clocks of two processes may be apart: ids that one gave out and did not write down are older than those
 /// that the next one gives out, even then.
 const SKEW: Duration = Duration::from_secs(15);
+/// Processes in a row that may have died before they wrote anything: each gets a stretch of ids of its own.
+const UNWRITTEN_MAX: u64 = 64;
 /// Stretches of ids that are remembered to have been given out and lost.
 const LOST_MAX: usize = 8;
 
@@ -59,6 +61,9 @@ pub(crate) struct LogRecord {
     /// The same for those that somebody has had. What is written and in neither is gone.
     delivered: Vec<(u64, u64)>,
     lost: Vec<Lost>,
+    /// The epoch of whoever wrote this.
+    #[serde(default)]
+    epoch: u64,
 }
 
 /// An event as it is written; what it says follows.
@@ -102,6 +107,7 @@ impl EventLog {
             waiting: self.rows.stretches(false),
             delivered: self.rows.stretches(true),
             lost: self.lost.clone(),
+            epoch: self.epoch,
         }
     }
 
@@ -110,7 +116,7 @@ impl EventLog {
         &mut self,
         record: &LogRecord,
         events: &[(u64, Raw)],
-        may_miss: bool,
+        (may_miss, epoch): (bool, u64),
         now: Moment,
     ) -> Result<(), serde_json::Error> {
         (self.seq, self.gone, self.dropped_ever) = (record.seq, record.gone, record.dropped);
@@ -123,13 +129,10 @@ impl EventLog {
                 self.rows.insert_as(restored(*seq, kept, now)?, waits);
             }
         }
-        // Whatever is told from here on is newer, even where a clock went back.
-        if let Some(ever) = self.ever {
-            Ulid::raise(ever.last);
-        }
+        self.epoch = epoch;
         self.count_missing(record, now);
         if may_miss {
-            self.note_lost(now);
+            self.note_lost(epoch.saturating_sub(record.epoch), now);
         }
         self.keep_from(self.seq);
         Ok(())
@@ -150,10 +153,12 @@ impl EventLog {
         self.drops = Drops::join(self.drops.take(), Some(lost));
     }
 
-    /// Whatever the process before said after its last words on record is told as a gap.
-    fn note_lost(&mut self, now: Moment) {
+    /// Whatever the processes before said after the last words on record is told as a gap. Of so many none wrote anything
+    /// down but that the session is theirs, and each gave out ids behind the stretch of the one before.
+    fn note_lost(&mut self, processes: u64, now: Moment) {
         let newest = self.ever.map_or(Duration::ZERO, |ever| ever.last.unix());
-        let upto = Ulid::end_of(now.unix.max(newest) + SKEW);
+        let stretches = u32::try_from(processes.clamp(1, UNWRITTEN_MAX)).unwrap_or(1);
+        let upto = Ulid::end_of(now.unix.max(newest) + SKEW * stretches);
         let after = self.ever.map_or(Ulid::FIRST, |ever| ever.last);
         if self.lost.len() == LOST_MAX {
             self.lost.remove(0);

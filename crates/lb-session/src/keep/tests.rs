@@ -42,8 +42,8 @@ impl Shelf {
     }
 }
 
-const CLEAN: Return<'static> = Return { why: "Node lost", may_miss: false };
-const CRASH: Return<'static> = Return { why: "Node lost", may_miss: true };
+const CLEAN: Return<'static> = Return { why: "Node lost", may_miss: false, epoch: 1 };
+const CRASH: Return<'static> = Return { why: "Node lost", may_miss: true, epoch: 1 };
 
 fn session() -> Session {
     let mut session = Session::new(Limits::default());
@@ -245,6 +245,26 @@ fn a_crash_is_told_by_the_first_id_that_may_be_lost_and_again_after_every_crash(
         } else {
             assert_eq!(from, first[0].next(), "what did not arrive, as far as is known, is told again");
         }
+    }
+}
+
+/// Processes died one after the other, each before it had written anything down, and gave out the same ids: those of the
+/// first crash run ahead of the clock, so that the time said nothing of how many there had been.
+#[test]
+fn no_id_is_given_out_twice_by_processes_that_die_before_they_write() {
+    let (mut session, mut shelf) = (session(), Shelf::default());
+    tell(&mut session, 1, at(SECOND));
+    shelf.write(&mut session);
+    let mut first = shelf.restore(Return { epoch: 2, ..CRASH }, at(SECOND * 2));
+    let mut newest = tell(&mut first, 1, at(SECOND * 2))[0];
+    shelf.write(&mut first);
+    for epoch in 3..8 {
+        let mut back = shelf.restore(Return { epoch, ..CRASH }, at(SECOND * 3));
+        let given = tell(&mut back, 3, at(SECOND * 3));
+        let dropped = back.events.take(&Filter::All, 9, usize::MAX).dropped;
+        let (from, to) = dropped.as_ref().map(lost_ids).expect("a gap");
+        assert!(from <= newest && newest < to && to < given[0], "epoch {epoch}: {from:?} {newest:?} {to:?} {given:?}");
+        newest = given[2];
     }
 }
 
