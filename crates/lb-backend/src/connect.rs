@@ -15,19 +15,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use lb_exchange::{Caller, ErrorBody, Feed, Isolation, Outcome, ServerName, ServerSpec, Target, Tasks};
+use lb_exchange::{
+    Caller, ErrorBody, Feed, Isolation, Login, Logins, Outcome, Principal, ServerAuth, ServerName, ServerSpec, Target,
+    Tasks,
+};
 use lb_process::Child;
 use lb_wire::Raw;
 use lb_wire::revision::{Era, Revision};
 use parking_lot::Mutex;
 use tokio::io::DuplexStream;
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::breaker::gate::Gate;
 use crate::child;
-use crate::children::Children;
+use crate::children::{Children, Taken};
 use crate::error::{ConnectError, EraError};
-use crate::http::{Endpoint, HttpConnection};
+use crate::http::{Access, Endpoint, HttpConnection};
 use crate::inbound::Intake;
 use crate::lane::Lane;
 use crate::pipe::{Ends, Pipe, Runs};
@@ -49,6 +51,8 @@ pub struct Environment {
     pub tasks: Tasks,
     /// Room for children.
     pub children: Children,
+    /// What we prove ourselves with at servers that want a login; `None` where there are no logins.
+    pub logins: Option<Arc<dyn Logins>>,
 }
 
 /// Children at one time, over all servers and sessions.
@@ -175,6 +179,8 @@ impl Server {
                 Ok(connection) => Ok(self.learned(own, connection)),
                 Err(EraError::Failed(_) | EraError::WrongEra(_)) => Err(error),
             },
+            // A server that wants a login would answer: whatever it said in the other era is not why it does not.
+            Err(EraError::Failed(error @ ConnectError::LoginNeeded(_))) => Err(error),
             Err(EraError::Failed(error) | EraError::WrongEra(error)) => Err(first.unwrap_or(error)),
         }
     }
@@ -192,17 +198,17 @@ impl Server {
     async fn connect_in(&self, era: Era, wish: &Wish) -> Result<Arc<Connection>, EraError> {
         match (&self.endpoint, era) {
             (Some(endpoint), Era::Legacy) => {
-                let hello = handshake::hello(wish);
-                let (connection, welcome) = HttpConnection::legacy(endpoint.clone(), hello, wish.feed.clone()).await?;
+                let (hello, access) = (handshake::hello(wish), self.access(endpoint, wish));
+                let (connection, welcome) = HttpConnection::legacy(access, hello, wish.feed.clone()).await?;
                 self.connection(Link::Http(connection), era, welcome, wish)
             }
             (Some(endpoint), Era::Modern) => {
-                let info = wish.caller.client_info.clone();
-                let (connection, welcome) = HttpConnection::modern(endpoint.clone(), info, wish.feed.clone()).await?;
+                let (info, access) = (wish.caller.client_info.clone(), self.access(endpoint, wish));
+                let (connection, welcome) = HttpConnection::modern(access, info, wish.feed.clone()).await?;
                 self.connection(Link::Http(connection), era, welcome, wish)
             }
             (None, _) => {
-                let room = self.room().await.map_err(EraError::Failed)?;
+                let room = self.room(&wish.caller.principal).await.map_err(EraError::Failed)?;
                 let started = self.start(era, wish.feed.clone()).await.map_err(EraError::Failed)?;
                 let guard = Started { inner: started, room: Mutex::new(room), tasks: self.environment.tasks.clone() };
                 let welcome = handshake::over_pipe(&guard, era, wish, self.spec.init_timeout).await?;
@@ -211,11 +217,24 @@ impl Server {
         }
     }
 
+    /// The way to its endpoint for whoever is behind a connection.
+    fn access(&self, endpoint: &Arc<Endpoint>, wish: &Wish) -> Access {
+        Access::new(endpoint.clone(), self.login(&wish.caller.principal))
+    }
+
+    /// What this principal proves itself with there; `None` where nobody logs in.
+    pub fn login(&self, who: &Principal) -> Option<Arc<dyn Login>> {
+        if self.endpoint.is_none() || self.spec.auth == ServerAuth::None {
+            return None;
+        }
+        self.environment.logins.as_ref()?.of(who, &self.spec)
+    }
+
     /// Room for one more child; embedded servers need none.
-    async fn room(&self) -> Result<Option<Room>, ConnectError> {
+    async fn room(&self, who: &Principal) -> Result<Option<Room>, ConnectError> {
         match self.spec.target {
             Target::Child { .. } => {
-                let permit = self.environment.children.room(&self.environment.tasks).await?;
+                let permit = self.environment.children.room(who, &self.environment.tasks).await?;
                 self.children.fetch_add(1, Ordering::Relaxed);
                 Ok(Some(Room { permit, children: self.children.clone() }))
             }
@@ -260,7 +279,7 @@ impl Server {
         let alone = self.spec.isolation == Isolation::Session && !is_modern;
         let has_tasks = connection.declares("tasks", None) || connection.declares("extensions", None);
         if connection.is_child() && alone && !has_tasks {
-            self.environment.children.add(&connection);
+            self.environment.children.add(&wish.caller.principal, &connection);
         }
         Ok(connection)
     }
@@ -546,7 +565,7 @@ struct Started {
 /// Room for one process, which is counted among those of its server.
 struct Room {
     #[expect(dead_code, reason = "held, not read")]
-    permit: OwnedSemaphorePermit,
+    permit: Taken,
     children: Arc<AtomicUsize>,
 }
 

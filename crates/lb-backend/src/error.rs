@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lb_exchange::ErrorBody;
+use lb_exchange::{ErrorBody, LoginError, LoginNeeded};
 use lb_wire::revision::code;
 use lb_wire::{Raw, compose};
 
@@ -34,6 +34,12 @@ pub enum ConnectError {
         /// 401 or 403.
         status: u16,
     },
+    /// Somebody must log in there first.
+    #[error("a login is needed: open {} in a browser, log in there, and try again", .0.url)]
+    LoginNeeded(LoginNeeded),
+    /// There is no login to be had, or it does not take the one there is.
+    #[error("the login failed: {0}")]
+    LoginFailed(String),
     /// It answered with a status that proves nothing about its era.
     #[error("the server answers HTTP {status}{}", tail(body))]
     Status {
@@ -169,11 +175,17 @@ impl ConnectError {
             let data = left_alone(*again, last);
             return ErrorBody::new(code::INTERNAL_ERROR, &self.message(server), Some(&data));
         }
+        if let Self::LoginNeeded(needed) = self {
+            let data = login_needed(needed);
+            return ErrorBody::new(code::INTERNAL_ERROR, &self.message(server), Some(&data)).needing(needed.clone());
+        }
         let (reason, exit, stderr) = match self {
             Self::Spawn(_) => ("spawn_failed", None, None),
             Self::Exited { exit, stderr } => ("backend_closed", Some(exit), Some(stderr)),
             Self::Unreachable { .. } => ("unreachable", None, None),
             Self::Unauthorized { .. } => ("authorization_required", None, None),
+            Self::LoginNeeded(_) => ("login_needed", None, None),
+            Self::LoginFailed(_) => ("login_failed", None, None),
             Self::Status { .. } => ("http_status", None, None),
             Self::Refused { .. } | Self::Handshake(_) => ("handshake_failed", None, None),
             Self::Timeout(_) => ("timeout", None, None),
@@ -199,6 +211,9 @@ impl ConnectError {
         match self {
             Self::Unreachable { why, .. } if why.contains("certificate") || why.contains("try http://") => None,
             Self::Unreachable { .. } => Some("see whether it runs and its url is right"),
+            Self::Unauthorized { status: 401 } => Some(
+                "put what it wants into \"headers\" of its entry in the config, or add \"auth\": \"user\" to log in there",
+            ),
             Self::Unauthorized { .. } => Some("put what it wants into \"headers\" of its entry in the config"),
             Self::Status { status: 300..=399, .. } => Some("put the url that it names into the config"),
             Self::Status { status: 400..=428, .. } => Some("see whether its url is that of an MCP server"),
@@ -213,10 +228,30 @@ impl ConnectError {
             | Self::LeftAlone { .. }
             | Self::SpawnFailed { .. }
             | Self::TooManyChildren(_)
+            | Self::LoginNeeded(_)
+            | Self::LoginFailed(_)
             | Self::Stopping
             | Self::Dismissed(_) => None,
         }
     }
+}
+
+impl From<LoginError> for ConnectError {
+    fn from(error: LoginError) -> Self {
+        match error {
+            LoginError::Needed(needed) => Self::LoginNeeded(needed),
+            LoginError::Failed(why) => Self::LoginFailed(why),
+        }
+    }
+}
+
+/// The data of an error about a server that wants a login first.
+fn login_needed(needed: &LoginNeeded) -> Raw {
+    compose::object(&[
+        ("reason", &Raw::string("login_needed")),
+        ("server", &Raw::string(needed.server.as_str())),
+        ("url", &Raw::string(&needed.url)),
+    ])
 }
 
 /// The data of an error about a server that is left alone.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use lb_exchange::Target;
+use lb_exchange::{OauthClient, ServerAuth, Target};
 use sha2::{Digest as _, Sha256};
 
 use crate::connect::Server;
@@ -36,6 +36,12 @@ impl Server {
                 sum.field(b"http");
                 sum.field(url.as_bytes());
                 sum.fields(headers.iter().flat_map(|(name, value)| [name.as_bytes(), value.expose().as_bytes()]));
+                // Whoever is asked on behalf of somebody else may tell something else.
+                match &self.spec().auth {
+                    ServerAuth::None => {}
+                    ServerAuth::User(client) => sum.client(b"user", client),
+                    ServerAuth::Service(client) => sum.client(b"service", client),
+                }
             }
             Target::Embedded(name) => {
                 sum.field(b"embedded");
@@ -60,6 +66,12 @@ impl Sum {
         let all: Vec<_> = all.collect();
         self.field(&all.len().to_le_bytes());
         all.into_iter().for_each(|bytes| self.field(bytes));
+    }
+
+    fn client(&mut self, kind: &[u8], client: &OauthClient) {
+        self.field(kind);
+        self.field(client.client_id.as_deref().unwrap_or_default().as_bytes());
+        self.fields(client.scopes.iter().map(String::as_bytes));
     }
 
     /// Where a file is, how long it is, and when it was written.

@@ -4,6 +4,7 @@
 //! driven by the calls that use them. Tasks exist only for what nobody waits for: notifications and answers on their
 //! way out, and the legacy stream on which bytes can arrive unasked.
 
+mod access;
 mod conn;
 mod endpoint;
 mod handshake;
@@ -31,6 +32,7 @@ use lb_exchange::{Answer, AskKey, Call, ErrorBody, Exchange, Feed, Outcome, Step
 use lb_wire::revision::{Era, code};
 use lb_wire::{Raw, compose};
 
+pub use self::access::Access;
 pub use self::endpoint::Endpoint;
 use self::legacy::Legacy;
 pub use self::modern::asks as input_requests;
@@ -49,6 +51,7 @@ const OWN_MAX: Duration = Duration::from_secs(30);
 /// One connection: what a session, or in the modern era a caller, has open with a server.
 pub struct HttpConnection {
     endpoint: Arc<Endpoint>,
+    access: Access,
     intake: Intake,
     wire: Wire,
     /// Stopped with this connection.
@@ -66,10 +69,11 @@ impl HttpConnection {
     ///
     /// # Errors
     /// No session, and whether that says anything about the era.
-    pub async fn legacy(endpoint: Arc<Endpoint>, hello: Raw, feed: Feed) -> Result<(Arc<Self>, Raw), EraError> {
-        let (welcome, session) = handshake::initialize(&endpoint, &hello, 0).await?;
+    pub async fn legacy(access: impl Into<Access>, hello: Raw, feed: Feed) -> Result<(Arc<Self>, Raw), EraError> {
+        let access = access.into();
+        let (welcome, session) = handshake::initialize(&access, &hello, 0).await?;
         let wire = Wire::Legacy(Legacy::new(hello, session, &welcome));
-        Ok((Self::new(endpoint, Era::Legacy, wire, feed), welcome))
+        Ok((Self::new(access, Era::Legacy, wire, feed), welcome))
     }
 
     /// Introduces us to a modern server. Gives its discover result as written.
@@ -77,20 +81,22 @@ impl HttpConnection {
     /// # Errors
     /// No answer, and whether that says anything about the era.
     pub async fn modern(
-        endpoint: Arc<Endpoint>,
+        access: impl Into<Access>,
         client_info: Option<Raw>,
         feed: Feed,
     ) -> Result<(Arc<Self>, Raw), EraError> {
-        let welcome = handshake::discover(&endpoint, client_info.as_ref()).await?;
-        let wire = Wire::Modern(modern::template(&endpoint));
-        Ok((Self::new(endpoint, Era::Modern, wire, feed), welcome))
+        let access = access.into();
+        let welcome = handshake::discover(&access, client_info.as_ref()).await?;
+        let wire = Wire::Modern(modern::template(access.endpoint()));
+        Ok((Self::new(access, Era::Modern, wire, feed), welcome))
     }
 
-    fn new(endpoint: Arc<Endpoint>, era: Era, wire: Wire, feed: Feed) -> Arc<Self> {
+    fn new(access: Access, era: Era, wire: Wire, feed: Feed) -> Arc<Self> {
+        let endpoint = access.endpoint().clone();
         Arc::new_cyclic(|connection: &Weak<Self>| {
             let feed_asks = commands::feed_asks(connection.clone(), Self::answer);
             let tasks = endpoint.tasks().child();
-            Self { endpoint, intake: Intake::new(era, feed, feed_asks), wire, tasks }
+            Self { endpoint, access, intake: Intake::new(era, feed, feed_asks), wire, tasks }
         })
     }
 
@@ -211,10 +217,10 @@ impl HttpConnection {
             Wire::Legacy(legacy) => Some(legacy.session()).filter(|session| session.has_id())?,
             Wire::Modern(_) => return None,
         };
-        let endpoint = self.endpoint.clone();
+        let access = self.access.clone();
         Some(async move {
             let told = async {
-                match endpoint.send(session.delete()).await {
+                match access.send(session.delete()).await {
                     Ok(mut reply) => drop(reply.page().await),
                     Err(error) => tracing::debug!(?error, "session could not be ended"),
                 }

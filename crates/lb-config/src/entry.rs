@@ -2,13 +2,14 @@
 //!
 //! Every key is read before the first problem ends the entry, so that all of them are reported.
 
+mod auth;
 mod keeping;
 mod target;
 
 use std::path::Path;
 use std::time::Duration;
 
-use lb_exchange::{Isolation, Restart, Target};
+use lb_exchange::{Isolation, Restart, ServerAuth, Target};
 
 use crate::expand::{ExpandError, Expanded, Lookup, expand};
 use crate::fields::{self, Read, Reported};
@@ -64,9 +65,10 @@ pub(crate) struct Body {
     pub restart: Restart,
     pub disabled: bool,
     pub keeping: Keeping,
+    pub auth: ServerAuth,
 }
 
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "command",
     "args",
     "env",
@@ -83,10 +85,11 @@ const KEYS: [&str; 16] = [
     "idle_timeout",
     "max_age",
     "pool",
+    "auth",
 ];
 
 /// Keys of servers that mean something to landbridge, but nothing to what reads this entry.
-const KEYS_WITHOUT_EFFECT: [&str; 3] = ["auth", "prefix", "tools"];
+const KEYS_WITHOUT_EFFECT: [&str; 2] = ["prefix", "tools"];
 
 /// What other programs call our keys, where the words are too different to be misspellings.
 const OTHER_WORDS: [(&str, &str); 11] = [
@@ -123,9 +126,11 @@ pub(crate) fn read(
     let timeout = entry.timeout();
     let restart = entry.restart(shape);
     let keeping = entry.keeping(isolation.as_ref().ok().copied(), target.as_ref().ok());
+    let auth = entry.auth(shape);
     keys?;
-    let (disabled, target, isolation) = (disabled?, target?, isolation?);
-    Ok(Body { disabled, target, isolation, timeout: timeout?, restart: restart?, keeping: keeping? })
+    let (auth, target) = entry.joined(auth?, target?)?;
+    let (disabled, isolation) = (disabled?, isolation?);
+    Ok(Body { disabled, target, isolation, timeout: timeout?, restart: restart?, keeping: keeping?, auth })
 }
 
 struct Entry<'e, 'f> {

@@ -27,7 +27,7 @@ pub use login::{Login, Oidc};
 pub use show::{changed, shown, shown_json};
 pub use state::{Durability, Node, State, Store};
 pub use table::{INLINE_CONFIG, SETTINGS_VARIABLE, Scope, Setting, find, table};
-pub use typed::{Environment, LogFormat, ProxyHeader, Settings, Surface, Tls};
+pub use typed::{Environment, LogFormat, Pin, ProxyHeader, Settings, Surface, Tls};
 
 #[cfg(test)]
 mod tests;

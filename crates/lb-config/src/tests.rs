@@ -1,5 +1,6 @@
 //! Whole files: what is read, and what their writers are told.
 
+mod auth;
 mod disk;
 mod told;
 

@@ -101,7 +101,10 @@ impl Connector {
         let (words, what) = match (error, before) {
             (ConnectError::Exited { exit, stderr }, _) => ((exit.clone(), stderr.clone()), report::ended(exit, stderr)),
             (ConnectError::Spawn(why), _) => ((why.clone(), String::new()), format!("cannot start: {why}")),
-            (ConnectError::Stopping | ConnectError::LeftAlone { .. }, _) => return *self.life.lock() = before,
+            // Who waits for the login is told; the link is not for the log.
+            (ConnectError::Stopping | ConnectError::LeftAlone { .. } | ConnectError::LoginNeeded(_), _) => {
+                return *self.life.lock() = before;
+            }
             // No attempt at all.
             (ConnectError::TooManyChildren(_), _) => {
                 *self.life.lock() = before;

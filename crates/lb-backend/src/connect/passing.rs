@@ -87,6 +87,8 @@ impl ConnectError {
             | Self::Stopping
             | Self::Dismissed(_)
             | Self::LeftAlone { .. }
+            | Self::LoginNeeded(_)
+            | Self::LoginFailed(_)
             | Self::GaveUp { .. } => Tells::Nothing,
             Self::Unauthorized { .. } | Self::Refused { .. } => Tells::Answered,
             Self::Status { status, .. } if *status < 500 => Tells::Answered,

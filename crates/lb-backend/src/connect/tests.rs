@@ -33,6 +33,7 @@ async fn connect(revision: Revision, scripts: Vec<Script>) -> (Result<Era, Strin
         embedded: Arc::new(embedded),
         tasks: tasks.clone(),
         children: Children::new(1),
+        logins: None,
     };
     let caller = Caller {
         principal: Principal::local(),
@@ -118,11 +119,30 @@ async fn a_legacy_client_reaches_a_server_that_refuses_initialize() {
 #[tokio::test]
 async fn without_room_and_without_an_idle_child_there_is_no_room() {
     let (children, tasks) = (Children::new(1), Tasks::default());
-    let first = children.room(&tasks).await.unwrap();
-    let error = children.room(&tasks).await.unwrap_err();
+    let first = children.room(&Principal::local(), &tasks).await.unwrap();
+    let error = children.room(&Principal::local(), &tasks).await.unwrap_err();
     assert!(matches!(error, ConnectError::TooManyChildren(1)), "{error}");
     drop(first);
-    assert!(children.room(&tasks).await.is_ok(), "it was given back");
+    assert!(children.room(&Principal::local(), &tasks).await.is_ok(), "it was given back");
+}
+
+#[tokio::test]
+async fn one_principal_takes_no_more_than_its_share_and_leaves_the_rest_to_others() {
+    let (children, tasks) = (Children::shared_out(5, Some(2)), Tasks::default());
+    let [one, other] = ["one", "other"].map(Principal::named);
+    let mut held = Vec::new();
+    for who in [&one, &one, &other, &other] {
+        held.push(children.room(who, &tasks).await.unwrap());
+    }
+    for who in [&one, &other] {
+        let error = children.room(who, &tasks).await.unwrap_err();
+        assert!(matches!(error, ConnectError::TooManyChildren(2)), "{error}");
+    }
+    held.push(children.room(&Principal::named("third"), &tasks).await.unwrap());
+    let error = children.room(&Principal::named("third"), &tasks).await.unwrap_err();
+    assert!(matches!(error, ConnectError::TooManyChildren(5)), "{error}");
+    held.remove(0);
+    assert!(children.room(&one, &tasks).await.is_ok(), "it was given back");
 }
 
 /// What an embedded server asks of us goes no further, and only an embedded one is listened to.

@@ -15,6 +15,7 @@ fn fingerprint(target: Target) -> String {
         embedded: Arc::default(),
         tasks: Tasks::default(),
         children: Children::new(1),
+        logins: None,
     };
     Server::new(Arc::new(spec), environment).expect("a server").fingerprint()
 }

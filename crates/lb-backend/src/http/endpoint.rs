@@ -53,6 +53,8 @@ pub enum SendError {
     Unreachable(ConnectError),
     /// The connection broke after the request may have reached the server.
     Broken(String),
+    /// There is nothing to prove ourselves with: the request was not sent, or the server did not run it.
+    Login(ConnectError),
 }
 
 impl Endpoint {
@@ -179,6 +181,7 @@ impl Endpoint {
         match &sent {
             Ok(_) => permit.answered(),
             Err(SendError::Unreachable(error)) => permit.failed(Failure::Unreached, &error.to_string()),
+            Err(SendError::Login(_)) => drop(permit),
             Err(SendError::Broken(why)) => permit.failed(Failure::Lost, why),
         }
         sent
@@ -305,7 +308,7 @@ impl SendError {
     /// What the client is told.
     pub fn to_body(&self, endpoint: &Endpoint) -> ErrorBody {
         match self {
-            Self::Unreachable(error) => error.to_body_of(endpoint.called()),
+            Self::Unreachable(error) | Self::Login(error) => error.to_body_of(endpoint.called()),
             Self::Broken(_) => ErrorBody::from_server(error::closed(endpoint.called(), None, None)),
         }
     }

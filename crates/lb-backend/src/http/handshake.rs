@@ -1,12 +1,11 @@
 //! The first words to a server over HTTP, and what its answer says about its era.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use lb_wire::revision::Era;
 use lb_wire::{Id, Message, Raw, Shape, compose};
 
+use super::access::Access;
 use super::endpoint::{Endpoint, SendError};
 use super::modern;
 use super::reply::{Events, Heard, Reply};
@@ -20,28 +19,29 @@ use crate::outbound;
 const FIRST_ID: u64 = 0;
 
 /// Introduces us to a legacy server: its answer, and the session it opened.
-pub async fn initialize(endpoint: &Arc<Endpoint>, hello: &Raw, generation: u64) -> Result<(Raw, Session), EraError> {
+pub async fn initialize(access: &Access, hello: &Raw, generation: u64) -> Result<(Raw, Session), EraError> {
+    let endpoint = access.endpoint();
     let request = compose::request(&Id::number(FIRST_ID), "initialize", Some(hello));
-    let answer = introduce(endpoint, endpoint.headers().clone(), request).await?;
+    let answer = introduce(access, endpoint.headers().clone(), request).await?;
     let welcome = answer.welcome(Era::Legacy)?;
     let session = Session::new(endpoint.clone(), Session::id_in(&answer.headers), &welcome, generation);
     Ok((welcome, session))
 }
 
 /// Introduces us to a modern server, and once more if it refuses our revision but names it among its own.
-pub async fn discover(endpoint: &Arc<Endpoint>, client_info: Option<&Raw>) -> Result<Raw, EraError> {
-    match discover_once(endpoint, client_info).await {
-        Err(error) if era::contradicts_itself(&error) => discover_once(endpoint, client_info).await,
+pub async fn discover(access: &Access, client_info: Option<&Raw>) -> Result<Raw, EraError> {
+    match discover_once(access, client_info).await {
+        Err(error) if era::contradicts_itself(&error) => discover_once(access, client_info).await,
         first => first,
     }
 }
 
-async fn discover_once(endpoint: &Arc<Endpoint>, client_info: Option<&Raw>) -> Result<Raw, EraError> {
+async fn discover_once(access: &Access, client_info: Option<&Raw>) -> Result<Raw, EraError> {
     let meta = outbound::own_meta(client_info, &Raw::empty_object());
     let params = compose::object(&[("_meta", &meta)]);
     let request = compose::request(&Id::number(FIRST_ID), "server/discover", Some(&params));
-    let headers = modern::headers(endpoint, "server/discover", None);
-    introduce(endpoint, headers, request).await?.welcome(Era::Modern)
+    let headers = modern::headers(access.endpoint(), "server/discover", None);
+    introduce(access, headers, request).await?.welcome(Era::Modern)
 }
 
 /// An answer that may say something about the era: 2xx, or 4xx other than those about who and how often.
@@ -67,20 +67,25 @@ impl Answer {
     }
 }
 
-async fn introduce(endpoint: &Arc<Endpoint>, headers: HeaderMap, request: Raw) -> Result<Answer, EraError> {
-    let within = endpoint.handshake_max();
-    let answer = tokio::time::timeout(within, ask(endpoint, headers, request)).await;
+async fn introduce(access: &Access, headers: HeaderMap, request: Raw) -> Result<Answer, EraError> {
+    let within = access.endpoint().handshake_max();
+    let answer = tokio::time::timeout(within, ask(access, headers, request)).await;
     answer.unwrap_or(Err(ConnectError::Timeout(within))).map_err(EraError::Failed)
 }
 
 /// Failures of this function prove nothing about the era.
-async fn ask(endpoint: &Arc<Endpoint>, headers: HeaderMap, request: Raw) -> Result<Answer, ConnectError> {
+async fn ask(access: &Access, headers: HeaderMap, request: Raw) -> Result<Answer, ConnectError> {
+    let endpoint = access.endpoint();
     let request = endpoint.post(headers, request.bytes().clone());
-    let mut reply = endpoint.send(request).await.map_err(|error| match error {
-        SendError::Unreachable(error) => error,
+    let mut reply = access.send(request).await.map_err(|error| match error {
+        SendError::Unreachable(error) | SendError::Login(error) => error,
         SendError::Broken(why) => endpoint.unreachable(why),
     })?;
     let (status, headers) = (reply.status, std::mem::take(&mut reply.headers));
+    if status == StatusCode::FORBIDDEN && access.has_login() {
+        let why = "the server answers HTTP 403: whoever is logged in may not use it";
+        return Err(ConnectError::LoginFailed(why.to_owned()));
+    }
     if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
         return Err(ConnectError::Unauthorized { status: status.as_u16() });
     }

@@ -16,7 +16,7 @@ use super::reply::{Events, Heard, Reply};
 use super::running::{Running, What};
 use super::session::Session;
 use super::watch::Watch;
-use super::{Endpoint, HttpConnection, Wire, handshake};
+use super::{Access, HttpConnection, Wire, handshake};
 use crate::error::{ConnectError, EraError};
 
 /// Attempts to resume a stream: at once, and after 1, 2, 4 and 8 seconds.
@@ -97,7 +97,7 @@ impl Legacy {
             return Ok(());
         }
         let generation = gone.generation + 1;
-        let opened = handshake::initialize(&connection.endpoint, &self.hello, generation).await;
+        let opened = handshake::initialize(&connection.access, &self.hello, generation).await;
         let session = match opened {
             Ok((_, session)) => Arc::new(session),
             Err(EraError::Failed(error) | EraError::WrongEra(error)) => return Err(error),
@@ -106,7 +106,7 @@ impl Legacy {
         let said = self.said.lock().clone();
         if let Some(params) = said {
             let message = compose::notification("notifications/initialized", params.as_ref());
-            outbox::send(&connection.endpoint, &session, &message).await;
+            outbox::send(&connection.access, &session, &message).await;
         }
         *self.session.lock() = session;
         drop(healing);
@@ -163,7 +163,7 @@ async fn reply(running: &mut Running, message: Bytes) -> Result<(Reply, Arc<Sess
         running.known = true;
         let mut request = session.post(message.clone());
         running.trace(request.headers_mut());
-        let sent = running.during(connection.endpoint.send_by(request)).await?;
+        let sent = running.during(connection.access.send_by(request)).await?;
         let reply = sent.map_err(|error| running.error(error.to_body(&connection.endpoint)))?;
         if healed || !session.has_id() || !reply.status.is_client_error() {
             return Ok((reply, session));
@@ -240,14 +240,14 @@ async fn events(running: &mut Running, reply: Reply, session: &Session) -> Resul
 }
 
 async fn resume(running: &mut Running, events: &mut Events, session: &Session) -> Result<(), End> {
-    let endpoint = running.connection.endpoint.clone();
+    let access = running.connection.access.clone();
     let until = Instant::now() + RESUME_GRACE;
     for attempt in 0..RESUMES_MAX {
         if 0 < attempt {
             let wait = events.retry().unwrap_or(RETRY_DEFAULT).max(RETRY_DEFAULT * (1 << (attempt - 1)));
             running.during(tokio::time::sleep_until((Instant::now() + wait).min(until))).await?;
         }
-        let got = tokio::time::timeout_at(until, get(&endpoint, session, events.last_id()));
+        let got = tokio::time::timeout_at(until, get(&access, session, events.last_id()));
         match running.during(got).await? {
             Ok(Ok(reply)) => {
                 events.resume(reply);
@@ -272,8 +272,8 @@ pub enum NoStream {
 }
 
 /// Opens a stream by GET.
-pub async fn get(endpoint: &Arc<Endpoint>, session: &Session, last_id: Option<&[u8]>) -> Result<Reply, NoStream> {
-    let mut reply = endpoint.send(session.get(last_id)).await.map_err(|error| {
+pub async fn get(access: &Access, session: &Session, last_id: Option<&[u8]>) -> Result<Reply, NoStream> {
+    let mut reply = access.send(session.get(last_id)).await.map_err(|error| {
         tracing::debug!(?error, "stream of the server could not be opened");
         NoStream::Now
     })?;

@@ -10,7 +10,7 @@ use lb_wire::revision::{Era, Revision, code, method};
 use lb_wire::{Cursor, Message, Raw, Text, compose, header};
 
 use super::conn::Outgoing;
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, SendError};
 use super::reply::{Events, Heard, Reply};
 use super::running::{Running, What};
 use super::{HttpConnection, Wire};
@@ -145,9 +145,9 @@ async fn answer(running: &mut Running, headers: HeaderMap, message: Bytes) -> Re
 }
 
 async fn send(running: &mut Running, request: Outgoing) -> Result<Reply, End> {
-    let endpoint = running.connection.endpoint.clone();
-    let sent = running.during(endpoint.send_by(request)).await?;
-    sent.map_err(|error| running.error(error.to_body(&endpoint)))
+    let connection = running.connection.clone();
+    let sent = running.during(connection.access.send_by(request)).await?;
+    sent.map_err(|error| running.error(error.to_body(&connection.endpoint)))
 }
 
 async fn events(running: &mut Running, reply: Reply) -> Result<End, End> {
@@ -239,11 +239,12 @@ async fn listen_once(
     call: &Call,
     acknowledged: &mut bool,
 ) -> Result<Option<End>, End> {
-    let endpoint = running.connection.endpoint.clone();
-    let reply = match running.during(endpoint.send(endpoint.post(headers, message))).await? {
+    let connection = running.connection.clone();
+    let request = connection.endpoint.post(headers, message);
+    let reply = match running.during(connection.access.send(request)).await? {
         Ok(reply) => reply,
-        Err(_) if *acknowledged => return Ok(None),
-        Err(error) => return Err(running.error(error.to_body(&endpoint))),
+        Err(error) if *acknowledged && !matches!(error, SendError::Login(_)) => return Ok(None),
+        Err(error) => return Err(running.error(error.to_body(&connection.endpoint))),
     };
     let passing = reply.status.is_server_error() || reply.status == StatusCode::TOO_MANY_REQUESTS;
     if passing && *acknowledged {

@@ -8,7 +8,7 @@ use lb_wire::Raw;
 use parking_lot::Mutex;
 
 use super::session::Session;
-use super::{Endpoint, HttpConnection, Wire};
+use super::{Access, HttpConnection, Wire};
 
 /// Messages that may wait for a slow server; beyond, the newest is lost.
 const WAITING_MAX: usize = 1024;
@@ -69,7 +69,7 @@ impl Outbox {
 async fn send_all(connection: Arc<HttpConnection>) {
     let Wire::Legacy(legacy) = &connection.wire else { return };
     while let Some(letter) = legacy.outbox.next() {
-        send(&connection.endpoint, &legacy.session(), &letter.message).await;
+        send(&connection.access, &legacy.session(), &letter.message).await;
         if let Some(sent) = letter.sent {
             sent();
         }
@@ -77,9 +77,9 @@ async fn send_all(connection: Arc<HttpConnection>) {
 }
 
 /// Sends one message and waits until the server has accepted it.
-pub async fn send(endpoint: &Arc<Endpoint>, session: &Session, message: &Raw) {
+pub async fn send(access: &Access, session: &Session, message: &Raw) {
     let accepted = async {
-        match endpoint.send(session.post(message.bytes().clone())).await {
+        match access.send(session.post(message.bytes().clone())).await {
             Ok(mut reply) => {
                 if !reply.status.is_success() {
                     tracing::debug!(status = reply.status.as_u16(), "server refused a message");

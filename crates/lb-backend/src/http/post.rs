@@ -34,7 +34,7 @@ impl Mailbox {
         headers.remove(ACCEPT);
         let request = self.0.post(headers, body);
         let mut reply = self.0.send(request).await.map_err(|error| match error {
-            SendError::Unreachable(error) => error.to_string(),
+            SendError::Unreachable(error) | SendError::Login(error) => error.to_string(),
             SendError::Broken(why) => why,
         })?;
         let status = reply.status.as_u16();

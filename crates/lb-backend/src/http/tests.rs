@@ -2,6 +2,7 @@
 //! response.
 
 mod era;
+mod login;
 mod modern;
 mod plain;
 mod script;

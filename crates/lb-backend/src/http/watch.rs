@@ -11,7 +11,7 @@ use lb_wire::{Message, Raw, Text};
 use super::legacy::{self, NoStream};
 use super::reply::{Events, Heard};
 use super::session::Session;
-use super::{Endpoint, HttpConnection, Wire};
+use super::{Access, HttpConnection, Wire};
 
 /// Shortest and longest wait before the stream is opened again.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
@@ -119,9 +119,9 @@ fn unheard(connection: &Weak<HttpConnection>) {
 /// Opens the stream and reads it to its end. The connection is held only while there is something to do with it, so
 /// that dropping it ends the wait for the server.
 async fn open(connection: &Weak<HttpConnection>, events: &mut Option<Events>, missed: bool) -> After {
-    let Some((endpoint, session)) = greeted(connection).await else { return After::Leave };
+    let Some((access, session)) = greeted(connection).await else { return After::Leave };
     let last_id = events.as_ref().and_then(Events::last_id).map(<[u8]>::to_vec);
-    match legacy::get(&endpoint, &session, last_id.as_deref()).await {
+    match legacy::get(&access, &session, last_id.as_deref()).await {
         Ok(reply) => match events {
             Some(events) => events.resume(reply),
             None => *events = Some(Events::new(reply)),
@@ -136,7 +136,7 @@ async fn open(connection: &Weak<HttpConnection>, events: &mut Option<Events>, mi
             return After::Again(None);
         }
         Err(NoStream::Never(status)) => {
-            tracing::debug!(status, server = endpoint.called(), "server has no stream of its own");
+            tracing::debug!(status, server = access.endpoint().called(), "server has no stream of its own");
             return After::Leave;
         }
         Err(NoStream::Now) => return After::Refused,
@@ -149,11 +149,11 @@ async fn open(connection: &Weak<HttpConnection>, events: &mut Option<Events>, mi
 }
 
 /// Where to open the stream, once the server has heard the greeting.
-async fn greeted(connection: &Weak<HttpConnection>) -> Option<(Arc<Endpoint>, Arc<Session>)> {
+async fn greeted(connection: &Weak<HttpConnection>) -> Option<(Access, Arc<Session>)> {
     let connection = connection.upgrade()?;
     let Wire::Legacy(legacy) = &connection.wire else { return None };
     legacy.settled().await;
-    Some((connection.endpoint.clone(), legacy.session()))
+    Some((connection.access.clone(), legacy.session()))
 }
 
 async fn heal(connection: &Weak<HttpConnection>, gone: &Session) -> After {

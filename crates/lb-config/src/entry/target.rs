@@ -34,6 +34,17 @@ const OUR_HEADERS: [&str; 11] = [
 /// Parts of names whose values are secrets.
 const SECRET_WORDS: [&str; 5] = ["TOKEN", "KEY", "SECRET", "PASSWORD", "AUTHORIZATION"];
 
+/// Whether a text can be the name of a header.
+pub(super) fn is_header_name(text: &str) -> bool {
+    let in_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    !text.is_empty() && text.chars().all(in_token)
+}
+
+/// Whether the protocol or the connection sets this header.
+pub(super) fn is_ours(name: &str) -> bool {
+    OUR_HEADERS.iter().any(|ours| ours.eq_ignore_ascii_case(name))
+}
+
 /// What a map of names to values is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pairs {
@@ -248,27 +259,31 @@ impl<'e> Entry<'e, '_> {
     ) -> Read<Option<(String, Secret)>> {
         let path = path.key(&member.key);
         let folded = member.key.to_ascii_lowercase();
-        let in_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
-        if folded.is_empty() || !folded.chars().all(in_token) {
+        if !is_header_name(&folded) {
             self.report.error(member.at, &path, "is no name of a header");
             return Err(Reported);
         }
-        if OUR_HEADERS.contains(&folded.as_str()) {
+        if is_ours(&folded) {
             self.report.warn(member.at, &path, "is set by landbridge itself, this one is left out");
             return Ok(None);
         }
         let value = self.secret(member, &path)?;
-        // A line break would start another header.
-        if let Some(character) = value.chars().find(|c| !matches!(c, ' '..='~' | '\t')) {
-            let kind = if character.is_control() { "a control character" } else { "a character outside ASCII" };
-            self.report.error(member.node.at, &path, format!("holds {kind}, which a header cannot"));
-            return Err(Reported);
-        }
+        self.check_header_value(&value, &member.node, &path)?;
         if !names.insert(folded) {
             self.report.error(member.at, &path, format!("the header {:?} is given twice", cut(&member.key)));
             return Err(Reported);
         }
         Ok(Some((member.key.clone(), Secret::new(value))))
+    }
+
+    /// A line break would start another header.
+    pub(super) fn check_header_value(&mut self, value: &str, node: &Node, path: &KeyPath) -> Read<()> {
+        if let Some(character) = value.chars().find(|c| !matches!(c, ' '..='~' | '\t')) {
+            let kind = if character.is_control() { "a control character" } else { "a character outside ASCII" };
+            self.report.error(node.at, path, format!("holds {kind}, which a header cannot"));
+            return Err(Reported);
+        }
+        Ok(())
     }
 
     /// A value that stays hidden; one that is written out under a telling name is noted.

@@ -128,8 +128,8 @@ pub(super) fn read(section: &DeTable<'_>, report: &mut Report<'_>, path: &KeyPat
         let value = value.get_ref();
         match name {
             "by" => by = Some(raw(value)),
-            "allow" => access.allow = Some(reader.people(value, &path)),
-            "admins" => access.admins = reader.people(value, &path),
+            "allow" => access.allow = Some(reader.persons(value, &path)),
+            "admins" => access.admins = reader.persons(value, &path),
             "rules" => access.rules = reader.each(value, &path, Reader::rule),
             "clients" => access.clients = reader.each(value, &path, Reader::client),
             "redirect_schemes" => access.redirect_schemes = reader.texts(value, &path),
@@ -213,6 +213,15 @@ impl Reader<'_, '_> {
                 String::new()
             }
         }
+    }
+
+    /// People who are let in. Everybody can use a client, so that one says nothing of who it is.
+    fn persons(&mut self, value: &DeValue<'_>, path: &KeyPath) -> People {
+        let people = self.people(value, path);
+        if !people.clients.is_empty() {
+            self.wrong(path, "clients stand in auth.rules only: here give subjects, domains or groups");
+        }
+        people
     }
 
     fn people(&mut self, value: &DeValue<'_>, path: &KeyPath) -> People {

@@ -132,6 +132,13 @@ pub(crate) fn word(text: &str) -> Result<String, &'static str> {
     if good { any(text) } else { Err("give a text without spaces") }
 }
 
+/// A program by its absolute path, with its arguments.
+pub(crate) fn command(text: &str) -> Result<String, &'static str> {
+    let program = text.split_whitespace().next().unwrap_or_default();
+    let good = program.starts_with('/') && !program.contains('*') && !text.chars().any(char::is_control);
+    if good { any(text) } else { Err("give a program by its absolute path, then its arguments") }
+}
+
 /// Where the protocol is served below the root.
 pub(crate) fn mcp_path(text: &str) -> Result<String, &'static str> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);

@@ -229,6 +229,7 @@ impl Gathered {
                 | "tls_key"
                 | "log_file"
                 | "log_dir"
+                | "audit_log"
                 | "data"
                 | "store_ca"
                 | "node_ca"

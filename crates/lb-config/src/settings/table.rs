@@ -158,6 +158,8 @@ const TABLE: &[Setting] = &[
     Setting::new("mcp_path", Serve, Text(check::mcp_path), "/mcp", "Where the protocol is served").named("PATH").reloading(),
 
     Setting::new("allow_stdio_spawn", Demo, Switch, "false", "Let clients add servers that are programs to be started on this machine (add_server with a command)"),
+    Setting::new("allow_commands", Serve, List(check::command), "none", "With --auth: programs that administrators may add over HTTP, each as an absolute path with the arguments it must have; `*` stands for one argument of any text that is no option").named("COMMAND"),
+    Setting::new("pin", Servers, Word(&["off", "warn", "hide"]), "warn", "What happens to a tool whose description, schemas or annotations are no longer what they were when it was first seen: warn tells, hide keeps it from clients until the server is added anew").named("MODE"),
     Setting::new("record_args", Demo, Switch, "false", "Show the arguments of calls on the waterfall page, without what looks secret, 1 KiB each at most"),
     Setting { secret: true, reloads: true, ..Setting::new("operator_token", Serve, Text(check::token), "none", "Lets operators see the pages for them from elsewhere") }.without_flag(),
 
@@ -217,6 +219,8 @@ const TABLE: &[Setting] = &[
     Setting::new("log_format", Every, Word(&["text", "json"]), "text", "How to log: lines for people, or one JSON object per line").named("FORMAT"),
     Setting::new("log_file", Every, Text(check::path), "none", "Log to this file too; stderr keeps what it has").named("FILE"),
     Setting::new("log_dir", Every, Text(check::path), "none", "Log to a new file in this folder too, at level debug unless another is set").without_flag().named("FOLDER"),
+    Setting::new("audit_log", Serve, Text(check::path), "none", "Write who did what to this file, one JSON object per line: logins, consent, tokens, keys, calls, servers that were added or removed; never what a call is about").named("FILE"),
+    Setting::new("audit", Serve, Word(&["best-effort", "required"]), "best-effort", "What happens while --audit-log cannot be written: what is lost is counted, or requests are refused with 503").named("MODE"),
 
     absent("no_codemode", "codemode", &["true", "1", "yes", "on", ""], &[]),
     absent("codemode", "codemode", OFF, &[]),

@@ -50,6 +50,18 @@ pub enum LogFormat {
     Json,
 }
 
+/// What happens to a tool that is no longer what it was when it was first seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pin {
+    /// Nothing.
+    Off,
+    /// It is told.
+    #[default]
+    Warn,
+    /// It is told, and nobody can see or call the tool.
+    Hide,
+}
+
 /// Files of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
@@ -95,6 +107,10 @@ pub struct Settings {
     pub mcp_path: String,
     /// Whether clients may add programs.
     pub allow_stdio_spawn: bool,
+    /// Programs that administrators may add from elsewhere: a path and its arguments.
+    pub allow_commands: Vec<String>,
+    /// What happens to tools that change.
+    pub pin: Pin,
     /// Whether arguments are recorded.
     pub record_args: bool,
     /// What operators from elsewhere show.
@@ -153,6 +169,10 @@ pub struct Settings {
     pub log_file: Option<PathBuf>,
     /// Into which folder.
     pub log_dir: Option<PathBuf>,
+    /// Into which file who did what is written.
+    pub audit_log: Option<PathBuf>,
+    /// Whether nothing is done while that cannot be written.
+    pub audit_required: bool,
 }
 
 /// Without login, who can connect can do everything: as many requests as on loopback would be too many.
@@ -192,6 +212,12 @@ impl Settings {
             tls: path("tls_cert").zip(path("tls_key")).map(|(cert, key)| Tls { cert, key }),
             mcp_path: gathered.text("mcp_path").unwrap_or_else(|| "/mcp".to_owned()),
             allow_stdio_spawn: gathered.switch("allow_stdio_spawn"),
+            allow_commands: gathered.list("allow_commands"),
+            pin: match gathered.text("pin").as_deref() {
+                Some("off") => Pin::Off,
+                Some("hide") => Pin::Hide,
+                _ => Pin::Warn,
+            },
             record_args: gathered.switch("record_args"),
             operator_token: gathered.text("operator_token").map(Secret::new),
             name: gathered.text("name"),
@@ -226,6 +252,8 @@ impl Settings {
             log_format: if gathered.is("log_format", "json") { LogFormat::Json } else { LogFormat::Text },
             log_file: path("log_file"),
             log_dir: path("log_dir"),
+            audit_log: path("audit_log"),
+            audit_required: gathered.is("audit", "required"),
             listen_source: address.source(),
             listen: address.listen,
             public_url,
@@ -303,6 +331,12 @@ impl Gathered {
                 let hint = format!("give --{} too", other.replace('_', "-"));
                 self.error(one, &held.place, "a certificate and its key belong together".to_owned(), Some(hint));
             }
+        }
+        if let (true, Some(held), None) =
+            (self.is("audit", "required"), self.held.get("audit").cloned(), self.held.get("audit_log"))
+        {
+            let hint = Some("give --audit-log too".to_owned());
+            self.error("audit", &held.place, "nothing can be required of a file that is not named".to_owned(), hint);
         }
         if let (Listen::Unix(_), Some(held)) = (listen, self.held.get("tls_cert").cloned()) {
             self.error("tls_cert", &held.place, "a socket of this machine needs no TLS: leave it out".to_owned(), None);

@@ -90,6 +90,20 @@ fn written_out_secrets_are_warned_about_where_others_can_read_them() {
     ");
 }
 
+#[cfg(unix)]
+#[test]
+fn written_out_secrets_of_a_login_are_warned_about_too() {
+    let folder = Folder::new();
+    let text = r#"{"mcpServers": {
+        "a": {"url": "http://a", "auth": {"type": "static", "value": "Bearer abc"}},
+        "b": {"url": "http://b", "auth": {"type": "service", "client_id": "x", "client_secret": "abc"}},
+        "c": {"url": "http://c", "auth": {"type": "static", "value": "Bearer ${PATH}"}}}}"#;
+    for (mode, count) in [(0o600, 0), (0o644, 2)] {
+        let loaded = load(&folder.file(text, mode)).unwrap();
+        assert_eq!((loaded.servers.len(), loaded.warnings.len()), (3, count), "mode {mode:o}");
+    }
+}
+
 #[test]
 fn what_cannot_be_read_says_so_once() {
     let folder = Folder::new();

@@ -52,6 +52,7 @@ impl Stage {
             embedded: Arc::new(embedded),
             tasks: tasks.clone(),
             children: Children::new(1),
+            logins: None,
         };
         let (principal, capabilities) = (Principal::local(), Capabilities::none());
         let caller = Caller {
