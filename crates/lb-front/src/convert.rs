@@ -70,7 +70,7 @@ fn is_read(facts: Option<&MethodFacts>) -> bool {
 }
 
 fn recode(error: &ErrorBody, code: i64) -> ErrorBody {
-    ErrorBody { code, raw: splice::replace(&error.raw, "code", &Raw::value(&code)), busy: error.busy }
+    ErrorBody { code, raw: splice::replace(&error.raw, "code", &Raw::value(&code)), ..error.clone() }
 }
 
 #[cfg(test)]

@@ -82,9 +82,14 @@ impl Front {
         self.shared.middle.has(mount)
     }
 
-    /// The servers that can be named in a path.
-    pub fn servers(&self) -> Vec<String> {
-        self.shared.middle.servers()
+    /// Whether it leads somewhere for this one.
+    pub fn serves(&self, mount: &Mount, who: &Visitor) -> bool {
+        self.shared.middle.serves(mount, who)
+    }
+
+    /// The servers that somebody can name in a path.
+    pub fn servers(&self, who: &Visitor) -> Vec<String> {
+        self.shared.middle.servers(who)
     }
 
     /// Takes a POST. Nothing of the request is needed any more when it is taken.

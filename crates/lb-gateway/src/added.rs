@@ -206,7 +206,7 @@ impl AddedServers {
             return tracing::error!(server = name, "store_record_unreadable");
         };
         let policy = gateway.policy();
-        if matches!(added.spec.target, Target::Child { .. }) && (policy.from_afar || !policy.allow_spawn) {
+        if matches!(added.spec.target, Target::Child { .. }) && policy.may_start(&added.spec.target).is_err() {
             return tracing::warn!(
                 server = name,
                 "an added server is not served: programs may not be started for clients"
@@ -216,7 +216,7 @@ impl AddedServers {
             // The config file names one like it.
             Some(entry) if entry.scope == Scope::All => {}
             Some(entry) if Added::of(&entry).as_ref() == Some(&added) => {}
-            _ => drop(gateway.define(added.spec, Scope::Principal(added.owner), added.by).await),
+            _ => drop(gateway.define(added.spec, added.scope, added.by).await),
         }
     }
 }

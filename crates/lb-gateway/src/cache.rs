@@ -1,7 +1,7 @@
 //! What is kept of a server that need not be asked every time: what it says of itself, and its four lists.
 //!
 //! Belongs to one defined server and is shared by all connections to it. Kept apart for clients that a server may tell
-//! apart: by revision and by what they declare. Answering from it is the affair of [`kept`], and that it stays right
+//! apart: by revision and by what they declare, and by principal where each logs in by itself. Answering from it is the affair of [`kept`], and that it stays right
 //! that of [`fresh`]; this only holds it.
 
 mod fresh;
@@ -18,7 +18,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use lb_backend::{Connection, Server};
-use lb_exchange::{Caller, FeedItem, Note, Shelf, Tasks};
+use lb_exchange::{Caller, FeedItem, Note, Principal, ServerAuth, Shelf, Tasks};
 use lb_wire::revision::Revision;
 use lb_wire::{Raw, Text};
 use parking_lot::Mutex;
@@ -38,6 +38,8 @@ pub struct Cache {
     /// Held while the shelf is written to, so that an older state never comes after a newer one.
     saving: Arc<Mutex<()>>,
     listens: Arc<Listens>,
+    /// Whether each principal logs in by itself, and may be told something else.
+    apart: bool,
 }
 
 /// Kinds of clients for which something is kept; beyond, the one that was used least recently goes.
@@ -52,23 +54,27 @@ pub struct Class {
     pub capabilities: Raw,
     /// Whether it is ourselves, on behalf of sessions with a surface of ours.
     pub ours: bool,
+    /// For whom; `None` where everybody is told the same.
+    pub principal: Option<Principal>,
 }
 
 impl Class {
-    /// The class of a client.
-    pub fn of(caller: &Caller) -> Self {
-        Self { revision: caller.revision, capabilities: caller.capabilities.0.detached(), ours: false }
+    /// The class of a client, whoever is behind it.
+    fn of(caller: &Caller) -> Self {
+        let capabilities = caller.capabilities.0.detached();
+        Self { revision: caller.revision, capabilities, ours: false, principal: None }
     }
 
-    /// Ourselves.
-    pub fn ours() -> Self {
-        Self { revision: Revision::LATEST_LEGACY, capabilities: Raw::empty_object(), ours: true }
+    /// Ourselves, whoever is behind it.
+    fn ours() -> Self {
+        Self { revision: Revision::LATEST_LEGACY, capabilities: Raw::empty_object(), ours: true, principal: None }
     }
 
     /// Whether what this one is told is a good guess for that one.
     fn resembles(&self, other: &Self) -> bool {
         let same_era = self.revision.era() == other.revision.era();
-        same_era && self.ours == other.ours && self.capabilities == other.capabilities
+        let same_eyes = self.ours == other.ours && self.principal == other.principal;
+        same_era && same_eyes && self.capabilities == other.capabilities
     }
 }
 
@@ -82,7 +88,9 @@ impl Cache {
         }
         let key = format!("lists-{}", server.fingerprint());
         let bytes = shelf.and_then(|shelf| shelf.load(&key));
-        let kept = bytes.and_then(snapshot::read_all).unwrap_or_default();
+        let apart = matches!(server.spec().auth, ServerAuth::User(_));
+        let mut kept = bytes.and_then(snapshot::read_all).unwrap_or_default();
+        kept.retain(|(class, _)| class.principal.is_some() == apart);
         // A process less at the first call: whoever knows in which era it was told need not try the other.
         // Ourselves we connect in the era of whichever session comes: that says nothing about the other one.
         let of_clients = kept.iter().filter(|(class, _)| !class.ours);
@@ -92,7 +100,17 @@ impl Cache {
         let slots = kept.into_iter().take(SLOTS_MAX).map(|(class, snapshot)| Slot::new(class, Some(snapshot)));
         let slots = Mutex::new(slots.collect());
         let (shelf, tasks, saving, listens) = (shelf.cloned(), tasks.clone(), Arc::default(), Arc::default());
-        Some(Arc::new(Self { shelf, key, tasks, slots, saving, listens }))
+        Some(Arc::new(Self { shelf, key, tasks, slots, saving, listens, apart }))
+    }
+
+    /// The class of a client.
+    pub fn class_of(&self, caller: &Caller) -> Class {
+        Class { principal: self.apart.then(|| caller.principal.clone()), ..Class::of(caller) }
+    }
+
+    /// The class of ourselves on behalf of somebody.
+    fn ours(&self, who: &Principal) -> Class {
+        Class { principal: self.apart.then(|| who.clone()), ..Class::ours() }
     }
 
     /// What is kept for clients of this class.
@@ -138,20 +156,24 @@ impl Cache {
         });
     }
 
-    /// What sessions with a surface of ours know of the server.
-    pub fn known(&self) -> Option<Known> {
-        let snapshot = self.slot(&Class::ours()).snapshot().filter(Snapshot::is_whole)?;
-        let mut known = Known::default();
-        for which in Listing::ALL {
-            let rows = snapshot.list(which).and_then(|list| list.member(which.member()));
-            known.set(which, rows.map(|rows| crate::live::objects(&rows)).unwrap_or_default());
-        }
-        Some(known)
+    /// What sessions with a surface of ours know of the server, and whose they are.
+    pub fn known(&self) -> Vec<(Option<Principal>, Known)> {
+        let slots = self.slots.lock();
+        let whole = |slot: &Arc<Slot>| {
+            let snapshot = slot.snapshot().filter(Snapshot::is_whole)?;
+            let mut known = Known::default();
+            for which in Listing::ALL {
+                let rows = snapshot.list(which).and_then(|list| list.member(which.member()));
+                known.set(which, rows.map(|rows| crate::live::objects(&rows)).unwrap_or_default());
+            }
+            Some((slot.class.principal.clone(), known))
+        };
+        slots.iter().filter(|slot| slot.class.ours).filter_map(whole).collect()
     }
 
     /// Keeps what such a session was told.
-    pub fn keep_known(&self, connection: &Connection, known: &Known) {
-        let slot = self.slot(&Class::ours());
+    pub fn keep_known(&self, who: &Principal, connection: &Connection, known: &Known) {
+        let slot = self.slot(&self.ours(who));
         slot.introduced(connection);
         for which in Listing::ALL {
             slot.put(which, snapshot::list_of(which, known.rows(which)));

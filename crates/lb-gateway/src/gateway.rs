@@ -25,12 +25,14 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
 use self::at_rest::Resting;
+use self::logins::OpenCalls;
 use self::resting::{cut_off, store_unheard};
 use self::waking::Flight;
 use crate::added::AddedServers;
 use crate::clock::{Clock, Schedule};
 use crate::keep::{Keeper, Keeping};
 use crate::live::{Live, Policy};
+use crate::pins::Pins;
 use crate::registry::{Entry, Registry, Scope};
 use crate::seat::LegacySeat;
 use crate::surface::Surface;
@@ -45,6 +47,8 @@ const RECALL_MAX: Duration = Duration::from_secs(1);
 pub struct Limits {
     /// Sessions at once; more are refused with 503.
     pub sessions_max: usize,
+    /// Those of one principal, on each node; `None` where there is one principal.
+    pub principal_sessions_max: Option<usize>,
     /// A session that nobody uses for this long is ended.
     pub idle_after: Duration,
     /// A session that nobody uses for this long is written out and let go of, where sessions are kept.
@@ -61,6 +65,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             sessions_max: 10_000,
+            principal_sessions_max: None,
             idle_after: Duration::from_secs(30 * 60),
             rest_after: Duration::from_secs(60),
             unused_max: Duration::from_secs(24 * 60 * 60),
@@ -133,8 +138,12 @@ pub struct Shared {
     waking: Mutex<HashMap<Box<str>, Flight>>,
     /// Tells which logins are over, where clients log in.
     families: OnceLock<Arc<dyn Families>>,
+    /// What modern clients have open, which is in no session.
+    unseated: OpenCalls,
     /// Sessions that were here and rest.
     resting: Resting,
+    /// What tools were when they were first seen.
+    pins: Arc<Pins>,
 }
 
 impl Gateway {
@@ -157,6 +166,7 @@ impl Gateway {
             }
         };
         gateway.recall_servers().await;
+        gateway.recall_pins().await;
         Ok(gateway)
     }
 
@@ -168,6 +178,15 @@ impl Gateway {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::debug!(%error, "added servers are read later"),
             Err(_) => tracing::debug!("added servers are read later"),
+        }
+    }
+
+    /// Takes up what tools were first. A store that does not answer in time is asked again before anything is written.
+    async fn recall_pins(&self) {
+        match tokio::time::timeout(RECALL_MAX, self.0.pins.recall()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "pins are read later"),
+            Err(_) => tracing::debug!("pins are read later"),
         }
     }
 
@@ -210,7 +229,9 @@ impl Gateway {
             keeper: setup.keeping.clone().map(Keeper::new),
             waking: Mutex::default(),
             families: OnceLock::new(),
+            unseated: OpenCalls::default(),
             resting: Resting::default(),
+            pins: Pins::new(setup.policy.pin, setup.keeping.as_ref().map(|keeping| keeping.store.clone())),
             setup,
             clock,
             schedule: Schedule::new(clock),
@@ -417,7 +438,7 @@ impl Shared {
         let (name, now) = (Text::from(entry.name().as_str()), self.clock.now());
         for live in self.lives() {
             let sees = match &entry.scope {
-                Scope::All => true,
+                Scope::All | Scope::Operator => true,
                 Scope::Principal(owner) => live.belongs_to(owner),
             };
             if sees && live.may_see(entry.name().as_str()) && live.is_remembered() && Some(live.number()) != except {
@@ -426,8 +447,14 @@ impl Shared {
         }
     }
 
-    /// Forgets what sessions keep of a server.
+    /// What tools were when they were first seen.
+    pub(crate) fn pins(&self) -> &Arc<Pins> {
+        &self.pins
+    }
+
+    /// Forgets what sessions keep of a server, and what its tools were.
     pub(crate) fn forget_server(&self, entry: &Entry) {
+        self.pins.forget(entry.name());
         for live in self.lives() {
             live.cell().with(|session| session.forget_server(entry.name().as_str()));
         }
@@ -472,6 +499,13 @@ impl Shared {
                 }
             });
         }
+        let (run, stopping) = (Pins::run(Arc::downgrade(&self.pins)), tasks.clone());
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = run => {}
+                () = stopping.stopping() => {}
+            }
+        });
         self.tasks.spawn(async move {
             tokio::select! {
                 () = keeper.run() => {}

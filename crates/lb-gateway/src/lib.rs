@@ -14,7 +14,10 @@ mod keep;
 mod link;
 mod listen;
 mod live;
+mod login;
+mod manage;
 mod nodes;
+mod pins;
 mod pool;
 mod reach;
 mod reception;
@@ -32,10 +35,12 @@ pub use gateway::{Clients, Gateway, Limits, Setup};
 pub use keep::Keeping;
 pub use lb_session::backend::Status as ServerStatus;
 pub use live::{
-    AddError, Added, AskMode, Backend, CallError, Calling, Facts, Known, Listing, Live, NoServer, Policy,
+    AddError, Added, AskMode, Backend, CallError, Calling, Commands, Facts, Known, Listing, Live, NoServer, Policy,
     ReconnectError, ServerView, Unavailable, error_code, hash,
 };
+pub use manage::{DefineError, Defined, DefinedBy};
 pub use nodes::{About, Host, LEASE, Membership, NodeInfo, NodeName, NodeStore};
+pub use pins::Pin;
 pub use reload::Change;
 pub use surface::{Introduction, Need, Surface, Via};
 pub use tracker::{Kind, Moment, ROWS_MAX, Row, SESSION_ROWS_MAX, Status, Tracked, Tracker, redacted_text, rfc3339};

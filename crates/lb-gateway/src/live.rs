@@ -1,13 +1,16 @@
 //! A session that is in use: its state, its backends, and the client it belongs to.
 
 mod apply;
+mod asking;
 mod backend;
+mod commands;
 mod conversation;
 mod facts;
 mod input;
 mod keeper;
 mod lists;
-mod packages;
+mod login;
+pub(crate) mod packages;
 mod servers;
 mod tell;
 mod tending;
@@ -25,6 +28,7 @@ use sha2::{Digest as _, Sha256};
 
 pub use self::backend::Backend;
 pub(crate) use self::backend::{REDEFINED, REMOVED};
+pub use self::commands::Commands;
 pub use self::facts::{Facts, error_code};
 pub(crate) use self::lists::objects;
 pub use self::lists::{Known, Listing};
@@ -33,6 +37,7 @@ pub use self::view::{CallError, ReconnectError, ServerView, Unavailable};
 use crate::census::Usage;
 use crate::clock::Clock;
 use crate::gateway::Shared;
+use crate::pins::Pin;
 use crate::tracker::Tracker;
 
 /// How surfaces of our own behave.
@@ -44,6 +49,12 @@ pub struct Policy {
     pub from_afar: bool,
     /// Whether packages that a client wants fetched and started must be named with their version.
     pub pinned_packages: bool,
+    /// Programs that may be added from elsewhere all the same.
+    pub commands: Commands,
+    /// What happens to tools that are not what they were.
+    pub pin: Pin,
+    /// How often a server may ask for something in a session within a minute; `None` for any number.
+    pub asks_per_minute: Option<usize>,
     /// Who answers what servers ask.
     pub ask: AskMode,
     /// After what time a call becomes a task whose caller named no time; `None` for not before its limit.
@@ -64,6 +75,9 @@ impl Default for Policy {
             allow_spawn: false,
             from_afar: false,
             pinned_packages: false,
+            commands: Commands::default(),
+            pin: Pin::Off,
+            asks_per_minute: None,
             ask: AskMode::ClientFirst,
             patience: Some(Duration::from_secs(45)),
             input_grace: Duration::from_millis(250),
@@ -109,6 +123,8 @@ pub struct Live {
     rights: Mutex<Option<Allowed>>,
     /// Whether clients log in.
     login: bool,
+    /// When servers have asked for something.
+    asks: Mutex<asking::Asks>,
 }
 
 /// What a client may use: everything without rights.
@@ -171,6 +187,7 @@ impl Live {
                 usage: Usage::new(clock.now()),
                 rights: Mutex::default(),
                 login: gateway.has_login(),
+                asks: Mutex::default(),
             }
         });
         // Only now can it be found by whoever is told that it is due.

@@ -24,6 +24,8 @@ use crate::telemetry::Watcher;
 pub enum Scope {
     /// Everybody: it came from a file or the command line.
     All,
+    /// Everybody: an operator added it while it ran.
+    Operator,
     /// The sessions of whoever added it.
     Principal(Principal),
 }
@@ -69,8 +71,15 @@ impl KnownLists {
     /// Principals whose lists are remembered; others have them read again.
     const PRINCIPALS_MAX: usize = 64;
 
-    fn new(kept: Option<Known>) -> Self {
-        Self { kept: kept.map(Arc::new), lists: Vec::new() }
+    fn new(kept: Vec<(Option<Principal>, Known)>) -> Self {
+        let mut all = Self { kept: None, lists: Vec::new() };
+        for (whose, known) in kept {
+            match whose {
+                Some(who) => all.put(&who, known),
+                None => all.kept = Some(Arc::new(known)),
+            }
+        }
+        all
     }
 
     /// What it lists for this principal.
@@ -115,7 +124,7 @@ impl Entry {
         let (modern, shared, backends) = Default::default();
         let (attempts, watcher) = (Semaphore::new(ATTEMPTS_MAX), Watcher::new(Some(server.spec()), tracer));
         let cache = Cache::of(&server, shelf, &environment.tasks);
-        let known = Mutex::new(KnownLists::new(cache.as_ref().and_then(|cache| cache.known())));
+        let known = Mutex::new(KnownLists::new(cache.as_ref().map(|cache| cache.known()).unwrap_or_default()));
         let entry =
             Self { server, scope, added_at, added_by, modern, shared, backends, known, cache, attempts, watcher };
         Ok(Arc::new(entry))
@@ -178,7 +187,7 @@ impl Entry {
     /// Whether this principal may use it.
     pub fn is_visible_to(&self, who: &Principal) -> bool {
         match &self.scope {
-            Scope::All => true,
+            Scope::All | Scope::Operator => true,
             Scope::Principal(owner) => owner == who,
         }
     }
@@ -189,6 +198,15 @@ impl Entry {
         let shared = self.shared.lock().values().flatten().map(|share| share.link().clone()).collect::<Vec<_>>();
         modern.into_iter().chain(shared).collect()
     }
+}
+
+/// Why a server is not put where it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PutError {
+    /// There are that many.
+    Full(usize),
+    /// Somebody was faster.
+    Taken,
 }
 
 /// All defined servers, in the order in which they were defined.
@@ -214,6 +232,26 @@ impl Registry {
                 entries.push(entry);
                 Ok(None)
             }
+        }
+    }
+
+    /// The same where the name must stand for what it stood for before: nothing, or exactly that entry. What comes
+    /// between is somebody else's.
+    ///
+    /// # Errors
+    /// The name stands for something else by now, or there are too many.
+    pub fn put_after(&self, entry: Arc<Entry>, before: Option<&Arc<Entry>>) -> Result<Option<Arc<Entry>>, PutError> {
+        let mut entries = self.0.write();
+        let count = entries.len();
+        let known = entries.iter_mut().find(|known| known.name().folded() == entry.name().folded());
+        match (known, before) {
+            (Some(known), Some(before)) if Arc::ptr_eq(known, before) => Ok(Some(std::mem::replace(known, entry))),
+            (None, None) if count < SERVERS_MAX => {
+                entries.push(entry);
+                Ok(None)
+            }
+            (None, None) => Err(PutError::Full(SERVERS_MAX)),
+            (Some(_), _) | (None, Some(_)) => Err(PutError::Taken),
         }
     }
 

@@ -15,6 +15,8 @@ use crate::keep::{Source, Writing};
 use crate::link::{self, Link};
 use crate::listen::Ear;
 use crate::live::Live;
+use crate::login;
+use crate::pins::Passing;
 use crate::reception;
 use crate::registry::Entry;
 use crate::share::Joined;
@@ -213,12 +215,18 @@ impl Seat for LegacySeat {
             }
         };
         let tells = self.kept.is_some() && link::tells(&call.message);
+        let passing = |link: &Link| match self.gateway.upgrade() {
+            Some(gateway) => gateway.passing(link.spec(), &call),
+            None => Passing::Free,
+        };
         let exchange = match &self.way {
-            Way::Own(link) => {
+            Way::Own(link) => passing(link).open(|| {
                 link.remember(&call);
-                link.open(call, convert::from_legacy)
-            }
-            Way::Shared(joined) => joined.open(call, convert::from_legacy),
+                login::legacy(&link.spec().auth, call, |call| link.open(call, convert::from_legacy))
+            }),
+            Way::Shared(joined) => passing(joined.link()).open(|| {
+                login::legacy(&joined.link().spec().auth, call, |call| joined.open(call, convert::from_legacy))
+            }),
             Way::Surface(live, surface) => reception::open(surface, call, Via::Seated(live.clone())),
         };
         if tells

@@ -70,7 +70,11 @@ impl Failure {
             Some(wait) => details.number("nextRetryMs", millis(wait)),
             None => details,
         };
-        let details = details.maybe_text("lastError", why.last_error.as_deref()).finish();
+        let details = match &why.login {
+            Some(login) => details.text("url", &login.url),
+            None => details.maybe_text("lastError", why.last_error.as_deref()),
+        };
+        let details = details.finish();
         Self::new(why.code, why.message.clone()).with(details)
     }
 

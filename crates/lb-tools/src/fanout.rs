@@ -42,7 +42,8 @@ pub(crate) async fn ask(request: &Request, which: Listing, wanted: impl Fn(&str)
 
 async fn one(request: &Request, which: Listing, view: &ServerView) -> (String, Result<Vec<Raw>, String>) {
     let server = view.name.to_string();
-    if !matches!(view.status.as_str(), "connected" | "connecting" | "not_connected") {
+    // One that waits for a login is asked: somebody may have logged in.
+    if !matches!(view.status.as_str(), "connected" | "connecting" | "not_connected") && view.login.is_none() {
         let why = view.last_error.as_deref().unwrap_or("no connection");
         return (server, Err(format!("{}: {why}", view.status.as_str())));
     }

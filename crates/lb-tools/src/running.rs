@@ -13,7 +13,7 @@ use std::future::poll_fn;
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::time::Duration;
 
-use lb_exchange::{Ask, Cancel, Command, End, ErrorBody, Outcome, Step, Yield};
+use lb_exchange::{Ask, AskKind, Cancel, Command, End, ErrorBody, Outcome, Step, Yield};
 use lb_gateway::{Listing, Tracked};
 use lb_session::{Moment, Session, Watch};
 use lb_wire::Raw;
@@ -198,9 +198,19 @@ impl Running {
         let policy = self.request.live().policy();
         match asks::way(&ask, &self.request.seen.caller, policy.ask) {
             Way::Client => {
+                let params = ask.params.clone().unwrap_or_else(Raw::empty_object);
+                if ask.kind == AskKind::Elicitation && !self.work.may_ask(&params) {
+                    tracing::warn!(server = &**self.work.server(), "question of a server refused");
+                    self.work.refuse(&ask);
+                    return;
+                }
                 self.deadline.pause();
                 self.with_client.push(ask.clone());
-                self.out.step(Step::Ask(ask)).await;
+                let shown = match ask.kind {
+                    AskKind::Elicitation => Some(lb_session::shown(self.work.server(), &params)),
+                    AskKind::Sampling | AskKind::Roots | AskKind::Other => ask.params.clone(),
+                };
+                self.out.step(Step::Ask(Ask { params: shown, ..ask })).await;
             }
             Way::Model => {
                 if self.work.give(ask, None) {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use lb_exchange::{Bounds, Isolation, Principal, Restart, Secret, ServerName, ServerSpec, Target};
+use lb_exchange::{
+    Bounds, Isolation, OauthClient, Principal, Restart, Secret, ServerAuth, ServerName, ServerSpec, Target,
+};
 use lb_wire::{Raw, Text};
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +18,7 @@ const VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Added {
     pub(super) spec: ServerSpec,
-    pub(super) owner: Principal,
+    pub(super) scope: Scope,
     pub(super) by: Option<Text>,
 }
 
@@ -24,7 +26,10 @@ pub(super) struct Added {
 struct Record {
     version: u32,
     name: String,
+    /// Empty where it is everybody's.
     owner: String,
+    #[serde(default)]
+    everybody: bool,
     by: Option<String>,
     target: TargetRecord,
     shared: bool,
@@ -37,6 +42,9 @@ struct Record {
     pool: usize,
     init_timeout_ms: u64,
     list_timeout_ms: u64,
+    /// Not in what was written before there were logins.
+    #[serde(default)]
+    auth: AuthRecord,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -56,6 +64,45 @@ struct RestartRecord {
     healthy_after_ms: u64,
 }
 
+#[derive(Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum AuthRecord {
+    #[default]
+    None,
+    User(ClientRecord),
+    Service(ClientRecord),
+}
+
+#[derive(Serialize, Deserialize)]
+struct ClientRecord {
+    id: Option<String>,
+    secret: Option<String>,
+    scopes: Vec<String>,
+    metadata_url: Option<String>,
+}
+
+impl From<&OauthClient> for ClientRecord {
+    fn from(client: &OauthClient) -> Self {
+        Self {
+            id: client.client_id.clone(),
+            secret: client.client_secret.as_ref().map(|secret| secret.expose().to_owned()),
+            scopes: client.scopes.clone(),
+            metadata_url: client.client_id_metadata_url.clone(),
+        }
+    }
+}
+
+impl From<ClientRecord> for OauthClient {
+    fn from(record: ClientRecord) -> Self {
+        Self {
+            client_id: record.id,
+            client_secret: record.secret.map(Secret::new),
+            scopes: record.scopes,
+            client_id_metadata_url: record.metadata_url,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum BoundsRecord {
@@ -67,13 +114,19 @@ enum BoundsRecord {
 impl Added {
     /// What is kept of a defined server: nothing of those that come from a file.
     pub(super) fn of(entry: &Entry) -> Option<Self> {
-        let Scope::Principal(owner) = &entry.scope else { return None };
-        Some(Self { spec: (**entry.spec()).clone(), owner: owner.clone(), by: entry.added_by.clone() })
+        let scope = entry.scope.clone();
+        let added = || Self { spec: (**entry.spec()).clone(), scope, by: entry.added_by.clone() };
+        (entry.scope != Scope::All).then(added)
     }
 
     /// As it is written; `None` for a server that lives in this process alone.
     pub(super) fn written(&self) -> Option<Bytes> {
-        let Self { spec, owner, by } = self;
+        let Self { spec, scope, by } = self;
+        let (owner, everybody) = match scope {
+            Scope::Principal(owner) => (owner.as_str(), false),
+            Scope::Operator => ("", true),
+            Scope::All => return None,
+        };
         let exposed = |pairs: &[(String, Secret)]| {
             pairs.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect()
         };
@@ -91,7 +144,8 @@ impl Added {
         let record = Record {
             version: VERSION,
             name: spec.name.to_string(),
-            owner: owner.as_str().to_owned(),
+            owner: owner.to_owned(),
+            everybody,
             by: by.as_ref().map(|by| by.as_str().to_owned()),
             target,
             shared: spec.isolation == Isolation::Shared,
@@ -115,6 +169,11 @@ impl Added {
             pool: spec.pool,
             init_timeout_ms: millis(spec.init_timeout),
             list_timeout_ms: millis(spec.list_timeout),
+            auth: match &spec.auth {
+                ServerAuth::None => AuthRecord::None,
+                ServerAuth::User(client) => AuthRecord::User(client.into()),
+                ServerAuth::Service(client) => AuthRecord::Service(client.into()),
+            },
         };
         Some(Raw::value(&record).bytes().clone())
     }
@@ -156,9 +215,18 @@ impl Added {
             pool: record.pool.clamp(1, ServerSpec::POOL_MAX),
             init_timeout: Duration::from_millis(record.init_timeout_ms),
             list_timeout: Duration::from_millis(record.list_timeout_ms),
+            auth: match record.auth {
+                AuthRecord::None => ServerAuth::None,
+                AuthRecord::User(client) => ServerAuth::User(client.into()),
+                AuthRecord::Service(client) => ServerAuth::Service(client.into()),
+            },
             ..ServerSpec::new(ServerName::parse(&record.name).ok()?, target)
         };
-        Some(Self { spec, owner: Principal::named(&record.owner), by: record.by.map(|by| Text::from(&*by)) })
+        let scope = match record.everybody {
+            true => Scope::Operator,
+            false => Scope::Principal(Principal::named(&record.owner)),
+        };
+        Some(Self { spec, scope, by: record.by.map(|by| Text::from(&*by)) })
     }
 }
 
@@ -185,10 +253,34 @@ mod tests {
         spec.idle_timeout = Some(Duration::from_secs(7));
         spec.bounds = Bounds::Near;
         let url = Target::http("https://example.com/mcp", vec![("X".to_owned(), Secret::new("y"))]).expect("a URL");
-        for spec in [spec, ServerSpec { timeout: Some(Duration::from_secs(1)), ..ServerSpec::new(name, url) }] {
-            let added = Added { spec, owner: Principal::local(), by: Some(Text::from_static("abc")) };
-            assert_eq!(Added::read(added.written().expect("it can be kept")), Some(added));
+        let client = OauthClient {
+            client_id: Some("gw".to_owned()),
+            client_secret: Some(Secret::new("s3cret")),
+            scopes: vec!["a".to_owned()],
+            client_id_metadata_url: Some("https://us/client.json".to_owned()),
+        };
+        let plain = ServerSpec { timeout: Some(Duration::from_secs(1)), ..ServerSpec::new(name, url) };
+        let logins = [
+            ServerAuth::None,
+            ServerAuth::User(OauthClient::default()),
+            ServerAuth::User(client.clone()),
+            ServerAuth::Service(client),
+        ];
+        let with_logins = logins.map(|auth| ServerSpec { auth, ..plain.clone() });
+        for spec in std::iter::once(spec).chain(with_logins) {
+            for scope in [Scope::Principal(Principal::local()), Scope::Operator] {
+                let added = Added { spec: spec.clone(), scope, by: Some(Text::from_static("abc")) };
+                assert_eq!(Added::read(added.written().expect("it can be kept")), Some(added));
+            }
+            let of_a_file = Added { spec, scope: Scope::All, by: None };
+            assert_eq!(of_a_file.written(), None);
         }
+        // As it was written before there were logins.
+        let added = Added { spec: plain, scope: Scope::Principal(Principal::local()), by: None };
+        let text = String::from_utf8(added.written().expect("it can be kept").to_vec()).expect("text");
+        let older = text.replace(r#","auth":"none""#, "");
+        assert_ne!(older, text);
+        assert_eq!(Added::read(older.into()), Some(added));
         assert_eq!(Added::read(Bytes::from_static(b"{}")), None);
         assert_eq!(Added::read(Bytes::from_static(b"nonsense")), None);
     }

@@ -16,6 +16,7 @@ fn process(store: &Arc<dyn Store>, is_shared: bool, policy: Policy) -> Gateway {
         embedded: Arc::default(),
         tasks: Tasks::default(),
         children: Children::new(0),
+        logins: None,
     };
     let keeping = Keeping {
         store: store.clone(),

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use lb_exchange::Principal;
 use lb_wire::compose::Object;
 use lb_wire::revision::{Era, Revision};
 use lb_wire::{Cursor, Kind, Raw, Span, compose, splice};
@@ -159,6 +160,7 @@ fn write(class: &Class, snapshot: &Snapshot) -> Raw {
         .text("revision", class.revision.as_str())
         .raw("capabilities", &class.capabilities)
         .flag("ours", class.ours)
+        .maybe_text("principal", class.principal.as_ref().map(Principal::as_str))
         .text("era", if snapshot.era == Era::Modern { "modern" } else { "legacy" })
         .number("checked", seconds)
         .raw("welcome", &snapshot.welcome);
@@ -180,7 +182,12 @@ pub(super) fn read_all(bytes: Vec<u8>) -> Option<Vec<(Class, Snapshot)>> {
 fn read(row: &Raw) -> Option<(Class, Snapshot)> {
     let object = |name: &str| row.member(name).filter(|value| value.kind() == Kind::Object).map(|raw| raw.detached());
     let revision = Revision::parse(row.member("revision")?.plain_str()?.as_bytes())?;
-    let class = Class { revision, capabilities: object("capabilities")?, ours: row.member("ours")?.as_str() == "true" };
+    let principal = match row.member("principal") {
+        Some(name) => Some(Principal::named(&name.to_text()?)),
+        None => None,
+    };
+    let (capabilities, ours) = (object("capabilities")?, row.member("ours")?.as_str() == "true");
+    let class = Class { revision, capabilities, ours, principal };
     let era = match row.member("era")?.plain_str()? {
         "legacy" => Era::Legacy,
         "modern" => Era::Modern,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lb_exchange::Feed;
+use lb_exchange::{Caller, Capabilities, Feed, Principal};
 use lb_wire::Raw;
 use lb_wire::revision::{Era, Revision};
 
@@ -15,7 +15,7 @@ use crate::live::Listing;
 const WELCOME: &str = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"prompts":{}}}"#;
 
 fn class(revision: Revision, capabilities: &'static str) -> Class {
-    Class { revision, capabilities: Raw::from_static(capabilities), ours: false }
+    Class { revision, capabilities: Raw::from_static(capabilities), ours: false, principal: None }
 }
 
 fn snapshot(tools: &'static str) -> Snapshot {
@@ -29,8 +29,8 @@ fn snapshot(tools: &'static str) -> Snapshot {
 }
 
 fn cache() -> Cache {
-    let (shelf, tasks, slots, saving, listens) = Default::default();
-    Cache { shelf, key: String::new(), tasks, slots, saving, listens }
+    let (shelf, tasks, slots, saving, listens, apart) = Default::default();
+    Cache { shelf, key: String::new(), tasks, slots, saving, listens, apart }
 }
 
 #[test]
@@ -126,4 +126,32 @@ fn only_a_change_that_is_one_and_was_announced_is_told() {
     assert_eq!(told(Listing::Tools, r#"{"tools":[2]}"#), 1);
     assert_eq!(told(Listing::Tools, r#"{"tools":[2]}"#), 0);
     assert_eq!(told(Listing::Prompts, r#"{"prompts":[2]}"#), 0, "the server never said that it tells");
+}
+
+#[test]
+fn where_each_principal_logs_in_nobody_is_told_what_another_is() {
+    let mut cache = cache();
+    cache.apart = true;
+    let [ada, bob] = ["ada", "bob"].map(Principal::named);
+    let caller = |who: &Principal| Caller {
+        principal: who.clone(),
+        client: None,
+        family: None,
+        revision: Revision::V2025_06_18,
+        capabilities: Capabilities::none(),
+        client_info: None,
+    };
+    let (own, ours) = (cache.class_of(&caller(&ada)), cache.ours(&ada));
+    for class in [&own, &ours] {
+        *cache.slot(class).snapshot.lock() = Some(snapshot(r#"{"tools":[{"name":"of ada"}]}"#));
+    }
+    assert!(cache.slot(&cache.class_of(&caller(&bob))).snapshot().is_none(), "not even as a guess");
+    assert!(cache.slot(&cache.ours(&bob)).snapshot().is_none());
+    assert!(cache.slot(&cache.class_of(&caller(&ada))).snapshot().is_some());
+    let known: Vec<_> = cache.known().into_iter().map(|(whose, known)| (whose, known.count(Listing::Tools))).collect();
+    assert_eq!(known, [(Some(ada), 1)]);
+    // The same over a restart.
+    let kept = cache.slot(&own).snapshot().expect("kept");
+    let [(read, _)] = read_all(write_all(&[(&own, kept)])).expect("it can be read").try_into().expect("one");
+    assert_eq!(read, own);
 }

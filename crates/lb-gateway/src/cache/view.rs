@@ -8,7 +8,7 @@ use lb_exchange::Caller;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use super::{Cache, Class, SLOTS_MAX, Slot, read};
+use super::{Cache, SLOTS_MAX, Slot, read};
 use crate::link::Link;
 use crate::live::Listing;
 
@@ -28,7 +28,7 @@ pub struct Kept {
 impl Kept {
     /// For a link that is made for this client.
     pub fn new(cache: Arc<Cache>, caller: &Arc<Caller>) -> Self {
-        let main = View::new(cache.slot(&Class::of(caller)), caller);
+        let main = View::new(cache.slot(&cache.class_of(caller)), caller);
         let (others, due) = Default::default();
         Self { cache, main, others, due, comparing: Arc::new(Semaphore::new(1)) }
     }
@@ -49,7 +49,7 @@ impl Kept {
             others.push(view.clone());
             return view;
         }
-        let view = View::new(self.cache.slot(&Class::of(caller)), caller);
+        let view = View::new(self.cache.slot(&self.cache.class_of(caller)), caller);
         if let Some(connection) = running {
             view.connected(connection);
         }

@@ -1,11 +1,13 @@
-//! Sessions whose login is over: they end, with all that is open on them.
+//! Logins that are over: sessions end with them, and so does what modern clients have open without one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
-use lb_exchange::{Cancel, Families, Seat as _};
+use lb_exchange::{Cancel, Exchange, Families, Seat as _};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
 
 use super::{Gateway, Shared};
 use crate::live::hash;
@@ -17,6 +19,37 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// Logins that are asked for at once.
 const AT_ONCE: usize = 16;
+
+/// What is open in no session, by login: it is over when the token is cancelled, which lives while something is open.
+#[derive(Default)]
+pub(super) struct OpenCalls(Mutex<HashMap<Arc<str>, Weak<CancellationToken>>>);
+
+impl OpenCalls {
+    /// The token of a login.
+    fn of(&self, family: &Arc<str>) -> Arc<CancellationToken> {
+        let mut open = self.0.lock();
+        let known = open.get(family).and_then(Weak::upgrade).filter(|token| !token.is_cancelled());
+        known.unwrap_or_else(|| {
+            let token = Arc::new(CancellationToken::new());
+            open.insert(family.clone(), Arc::downgrade(&token));
+            token
+        })
+    }
+
+    /// All logins with something open. The others are forgotten.
+    fn open(&self) -> Vec<(Arc<str>, Arc<CancellationToken>)> {
+        let mut open = self.0.lock();
+        open.retain(|_, token| token.strong_count() != 0);
+        open.iter().filter_map(|(family, token)| Some((family.clone(), token.upgrade()?))).collect()
+    }
+}
+
+/// What ends with a login.
+#[derive(Default)]
+struct Held {
+    seats: Vec<Arc<LegacySeat>>,
+    unseated: Option<Arc<CancellationToken>>,
+}
 
 impl Gateway {
     /// Clients log in: what they may use is known with their first request, and sessions end soon after their login does.
@@ -43,25 +76,39 @@ impl Shared {
         lives.is_ok_and(|lives| lives == Some(false))
     }
 
-    /// Ends the sessions whose login is over.
+    /// A request of a modern client, which ends with the login that it came with.
+    pub(super) fn while_logged_in(&self, family: Option<&Arc<str>>, exchange: Exchange) -> Exchange {
+        let Some(family) = family.filter(|_| self.has_login()) else { return exchange };
+        let login = self.unseated.of(family);
+        exchange.until(async move { login.cancelled().await })
+    }
+
+    /// Ends the sessions whose login is over, and what is open without one.
     pub(crate) async fn end_with_logins(&self) {
-        let mut by_login: HashMap<Arc<str>, Vec<Arc<LegacySeat>>> = HashMap::new();
+        let mut by_login: HashMap<Arc<str>, Held> = HashMap::new();
         for seat in self.sessions.read().values() {
             let family = seat.family.lock().clone();
             if let Some(family) = family {
-                by_login.entry(family).or_default().push(seat.clone());
+                by_login.entry(family).or_default().seats.push(seat.clone());
             }
         }
-        let asked = by_login.into_iter().map(|(family, seats)| async move {
+        for (family, token) in self.unseated.open() {
+            by_login.entry(family).or_default().unseated = Some(token);
+        }
+        let asked = by_login.into_iter().map(|(family, held)| async move {
             if !self.is_over(Some(&family)).await {
                 return;
             }
-            for seat in seats {
+            if let Some(token) = held.unseated {
+                tracing::info!(target: "audit", outcome = "requests_ended_with_login");
+                token.cancel();
+            }
+            for seat in held.seats {
                 // Another login may have gone on with it meanwhile.
                 if seat.family.lock().as_ref() == Some(&family) {
                     let (who, client) = (seat.caller.principal.as_str(), seat.caller.client.as_deref());
                     let session = hash(seat.id.as_str());
-                    tracing::info!(target: "audit", who, client, session, outcome = "session_ended_with_login");
+                    tracing::info!(target: "audit", event = "session_ended", who, client, session, outcome = "login_over");
                     seat.end(Cancel::SessionEnd);
                 }
             }
@@ -78,8 +125,15 @@ async fn watch(gateway: Weak<Shared>) {
             () = tasks.stopping() => return,
         }
         let Some(shared) = gateway.upgrade() else { return };
+        let round = async {
+            if let Some(families) = shared.families.get() {
+                // What cannot be done now is done in the next round.
+                tokio::time::timeout(ANSWER_MAX, families.tend()).await.ok();
+            }
+            shared.end_with_logins().await;
+        };
         tokio::select! {
-            () = shared.end_with_logins() => {}
+            () = round => {}
             () = tasks.stopping() => return,
         }
     }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use lb_exchange::{
-    BoxFuture, Call, End, Exchange, Hello, Middle, Mount, Place, Principal, Refusal, Seat, ServerName, Unseated,
-    Visitor, Welcome,
+    Aim, BoxFuture, Call, End, Exchange, Hello, Middle, Mount, Place, Principal, Refusal, Seat, ServerName, Unseated,
+    Verdict, Visitor, Welcome,
 };
 
 use super::{Gateway, unknown_server};
+use crate::login;
 use crate::pool::Pool;
 use crate::reception;
 use crate::surface::Via;
@@ -19,7 +20,8 @@ impl Middle for Gateway {
             let watch = self.0.totals.own.received(&call.message, call.trace.as_deref());
             let who = call.caller.clone();
             let exchange = reception::open(surface, call, Via::Modern(self.clone()));
-            return self.0.default_written_first(&who, exchange).watched(watch);
+            let exchange = self.0.default_written_first(&who, exchange);
+            return self.0.while_logged_in(who.family.as_ref(), exchange).watched(watch);
         }
         let Some(entry) = self.0.entry(&call.mount, &call.caller.principal) else {
             return Exchange::ready(End::ours(lb_exchange::Outcome::Error(unknown_server())));
@@ -30,8 +32,12 @@ impl Middle for Gateway {
             let make = || Pool::new(&entry.server, &call, &self.0.tasks, cache, clients);
             entry.modern.lock().entry(call.caller.principal.clone()).or_insert_with(make).clone()
         });
+        let passing = self.0.passing(entry.spec(), &call);
+        let family = call.caller.family.clone();
         let (call, watch) = entry.watcher.passing(call);
-        pool.open(call).watched(watch)
+        let (spec, who) = (entry.spec(), call.caller.principal.clone());
+        let open = || login::modern(&spec.auth, || entry.server.login(&who), call, move |call| pool.open(call));
+        self.0.while_logged_in(family.as_ref(), passing.open(open)).watched(watch)
     }
 
     fn begin(&self, hello: Hello) -> BoxFuture<'_, Result<Welcome, Refusal>> {
@@ -83,13 +89,22 @@ impl Middle for Gateway {
         });
     }
 
-    fn servers(&self) -> Vec<String> {
-        self.0.registry.all().iter().map(|entry| entry.name().to_string()).collect()
+    fn servers(&self, who: &Visitor) -> Vec<String> {
+        let may_know = |name: &ServerName| {
+            let aim = Aim::Server { server: name.as_str(), tool: None };
+            who.decide("tools/list", aim) != Verdict::Deny
+        };
+        let visible = self.0.registry.visible_to(&who.principal);
+        visible.iter().map(|entry| entry.name()).filter(|name| may_know(name)).map(ToString::to_string).collect()
     }
 
     fn has(&self, mount: &Mount) -> bool {
         let leads = self.0.surface(mount).is_some() || self.0.entry(mount, &Principal::local()).is_some();
         // Calls of a server that is not served any more may need an answer of their clients to come to an end.
         leads || self.0.sessions.read().values().any(|seat| seat.mount == *mount && seat.is_working())
+    }
+
+    fn serves(&self, mount: &Mount, who: &Visitor) -> bool {
+        self.0.entry(mount, &who.principal).is_some() || self.has(mount)
     }
 }

@@ -77,7 +77,7 @@ impl Shared {
             store_unheard(&seat);
             if keeper.let_go(&kept).await {
                 tracing::info!(session = hash(id.as_str()), "session_released");
-                shared.resting.add(&id, shared.now() + kept.left(&keeper).as_secs());
+                shared.resting.add(&id, &seat.caller.principal, shared.now() + kept.left(&keeper).as_secs());
                 shared.drop_seat(seat);
             } else {
                 if let Some(live) = seat.live() {

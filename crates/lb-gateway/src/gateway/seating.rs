@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use lb_backend::{ConnectError, Dismissal, Wish};
 use lb_exchange::{
-    Caller, Cancel, Desk, ErrorBody, Feed, Hello, Isolation, Mount, Refusal, Seat as _, SessionId, Welcome,
+    Caller, Cancel, Desk, ErrorBody, Feed, Hello, Isolation, Mount, Principal, Refusal, Seat as _, SessionId, Welcome,
 };
 use lb_session::streams::SharedStreams;
 use lb_telemetry::Outcome;
@@ -79,6 +79,10 @@ impl Shared {
             self.totals.sessions_refused.inc();
             return Err(busy("no room for another session, try again later"));
         }
+        if let Some(max) = self.share_is_full(&hello.caller.principal) {
+            self.totals.sessions_refused.inc();
+            return Err(busy(&format!("{max} sessions of yours are open: end one, or try again later")));
+        }
         // Before anything is made of it: what cannot be kept is not begun.
         let sessions = self.sessions.read().len();
         if self.keeper.as_ref().is_some_and(|keeper| !keeper.has_room(sessions)) {
@@ -106,6 +110,14 @@ impl Shared {
         let elsewhere = usize::try_from(elsewhere).unwrap_or(usize::MAX);
         let here = self.sessions.read().len().saturating_add(self.count_resting());
         here.saturating_add(elsewhere) < self.setup.limits.sessions_max
+    }
+
+    /// How many sessions a principal may have, if it has them.
+    fn share_is_full(&self, who: &Principal) -> Option<usize> {
+        let max = self.setup.limits.principal_sessions_max?;
+        let own = |seat: &&Arc<LegacySeat>| seat.caller.principal == *who && !seat.is_default();
+        let here = self.sessions.read().values().filter(own).count();
+        (max <= here + self.resting.count_of(who, self.now())).then_some(max)
     }
 
     /// Whether another session may be here.

@@ -207,7 +207,7 @@ impl Shared {
         let streams = self.restore_streams(id, streams, may_miss).await;
         let session = match kept {
             Some(kept) => {
-                let (now, how) = (self.clock.now(), Return { why: "Node lost", may_miss });
+                let (now, how) = (self.clock.now(), Return { why: "Node lost", may_miss, epoch: owner.epoch });
                 let restore = move || Session::restore(Limits::default(), &kept, how, now);
                 let restored = tokio::task::spawn_blocking(restore).await;
                 match restored.unwrap_or_else(|error| Err(Unreadable::because(&error))) {

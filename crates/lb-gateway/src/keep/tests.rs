@@ -90,6 +90,7 @@ impl Node<'_> {
             embedded: Arc::default(),
             tasks: tasks.clone(),
             children: Children::new(0),
+            logins: None,
         };
         let (url, version) = (Some(format!("http://{}", self.id)), "0".to_owned());
         let about = About { id: self.id.into(), boot: self.boot.into(), url, version, host: None };

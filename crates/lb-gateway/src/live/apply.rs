@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use lb_exchange::{Ask, AskKind, Feed, FeedItem, Note, Output, Remote};
 use lb_session::backend::{Losses, Told};
-use lb_session::{Cause, Happening, Level, LogRow, LogSource, NewRequest, PendingKind, Session, is_unsafe_for_models};
+use lb_session::{Cause, Happening, Level, LogRow, LogSource, NewRequest, PendingKind, Session};
 use lb_wire::{Raw, Text, splice};
 
 use super::Live;
@@ -131,13 +131,10 @@ impl Backend {
             }
         };
         let params = ask.params.as_ref().map_or_else(Raw::empty_object, Raw::detached);
-        if !self.ourselves.asks || (kind == PendingKind::Elicitation && is_unsafe_for_models(&params)) {
-            tracing::warn!(server = &*self.name, "question of a server refused");
-            refuse();
-            return None;
-        }
         let lives = self.lives();
-        let Some(live) = lives.iter().min_by_key(|live| live.unused_for()) else {
+        let live = lives.iter().min_by_key(|live| live.unused_for()).filter(|_| self.ourselves.asks);
+        let Some(live) = live.filter(|live| kind != PendingKind::Elicitation || self.may_ask(live, &params)) else {
+            tracing::warn!(server = &*self.name, "question of a server refused");
             refuse();
             return None;
         };

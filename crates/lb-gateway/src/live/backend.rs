@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use lb_backend::Connection;
-use lb_exchange::{BoxFuture, ErrorBody, Tasks};
+use lb_exchange::{BoxFuture, ErrorBody, LoginNeeded, Tasks};
 use lb_session::backend::{Backend as Machine, Status, Treatment};
 use lb_session::{Cause, Moment, Prints, Ulid};
 use lb_wire::{Raw, Text};
@@ -20,6 +20,7 @@ use super::view::{ServerView, Unavailable};
 use super::{Live, keeper};
 use crate::clock::{Clock, sleep_until};
 use crate::gateway::Shared;
+use crate::pins::Pins;
 use crate::registry::Entry;
 
 /// One server, for one session or for all that share it.
@@ -42,6 +43,7 @@ pub struct Backend {
     pub(super) tasks: Tasks,
     pub(super) clock: Clock,
     pub(super) health_every: Duration,
+    pins: Arc<Pins>,
 }
 
 /// What was asked outside of any call: by connection and key, and to whom it was given.
@@ -63,6 +65,8 @@ pub(super) struct State {
     pub(super) trial: bool,
     /// Gone for good.
     pub(super) stopped: Option<Box<str>>,
+    /// The login without which it cannot be connected.
+    pub(super) login: Option<LoginNeeded>,
 }
 
 /// What the keeper shall do next.
@@ -112,6 +116,7 @@ impl Backend {
             order: Order::default(),
             trial: false,
             stopped: None,
+            login: None,
         };
         Arc::new(Self {
             entry: entry.clone(),
@@ -127,6 +132,7 @@ impl Backend {
             tasks: gateway.tasks().child(),
             clock: gateway.clock(),
             health_every: policy.health_every,
+            pins: gateway.pins().clone(),
         })
     }
 
@@ -241,6 +247,11 @@ impl Backend {
         self.state.lock().trial = true;
     }
 
+    /// It is kept: from now on what becomes of it is told.
+    pub(super) fn tried(&self) {
+        self.state.lock().trial = false;
+    }
+
     /// Ends it for good, and waits until its connection is closed.
     pub(super) async fn stop(self: &Arc<Self>, reason: &str) {
         let (told, connection) = {
@@ -277,6 +288,7 @@ impl Backend {
             healthy: health.map(|(_, degraded)| !degraded),
             health_failures: health.map(|(failures, _)| failures),
             pid: state.connection.as_ref().filter(|_| health.is_some()).and_then(|connection| connection.pid()),
+            login: state.login.clone().filter(|_| machine.status() == Status::Error),
             ..ServerView::unconnected(&self.entry)
         }
     }
@@ -387,7 +399,15 @@ impl Backend {
         if let Some(reason) = &self.state.lock().stopped {
             let message = format!("server '{}' is gone: {reason}", self.name);
             let (code, status) = ("TOOL_ERR_SERVER_DISCONNECTED", Status::Disconnected);
-            return Unavailable { code, message, status, attempt: None, next_retry: None, last_error: None };
+            return Unavailable {
+                code,
+                message,
+                status,
+                attempt: None,
+                next_retry: None,
+                last_error: None,
+                login: None,
+            };
         }
         let waited = waited.map(|time| format!(" within {} s", time.as_secs_f64())).unwrap_or_default();
         let why = view.last_error.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
@@ -411,6 +431,7 @@ impl Backend {
             attempt: view.attempt,
             next_retry: view.next_retry,
             last_error: view.last_error,
+            login: None,
         }
     }
 
@@ -460,16 +481,40 @@ impl Backend {
             let (connection, _) = backend.connected(within).await?;
             let read = lists::read(&connection, &backend.ourselves, which);
             match tokio::time::timeout_at(until, read).await {
-                Ok(Ok(rows)) => Ok(rows),
+                Ok(Ok(rows)) => Ok(backend.shown(&connection, which, rows)),
                 Ok(Err(error)) => Err(backend.refused(&error)),
                 Err(_) => Err(Unavailable { code: "TOOL_ERR_TIMEOUT", ..backend.unavailable(Some(within)) }),
             }
         })
     }
 
+    /// The rows that clients may see; what has changed since it was first seen is told.
+    pub(super) fn shown(&self, connection: &Connection, which: Listing, rows: Vec<Raw>) -> Vec<Raw> {
+        if which != Listing::Tools || !self.pins.are_on() {
+            return rows;
+        }
+        let seen = self.pins.look(self.entry.spec(), connection.revision().as_str(), &rows);
+        let gateway = self.lives().first().and_then(|live| live.gateway.upgrade());
+        if let Some(gateway) = gateway {
+            gateway.tell_changed(self.entry.spec(), &seen.news);
+        }
+        seen.shown(rows)
+    }
+
+    /// Whether a tool is not what it was when it was first seen.
+    pub fn has_changed(&self, tool: &str) -> bool {
+        self.pins.has_changed(self.entry.spec(), tool)
+    }
+
+    /// Why a tool may not be called, if it may not.
+    pub fn refuses(&self, tool: &str) -> Option<String> {
+        self.pins.refuses(self.entry.spec(), tool)
+    }
+
     fn refused(&self, error: &ErrorBody) -> Unavailable {
         let said = error.raw.member("message").and_then(|text| text.to_text().map(|text| text.into_owned()));
         let message = format!("server '{}' said: {}", self.name, said.unwrap_or_default());
-        Unavailable { code: super::error_code(error), message, ..self.unavailable(None) }
+        let login = error.login.clone();
+        Unavailable { code: super::error_code(error), message, login, ..self.unavailable(None) }
     }
 }

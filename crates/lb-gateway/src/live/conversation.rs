@@ -17,6 +17,7 @@ use super::backend::{Backend, JOIN_MAX};
 use super::facts::is_out_of_reach;
 use super::input::Need;
 use super::lists::Listing;
+use super::login;
 use crate::convert::mirrored;
 use crate::trace::{TRACEPARENT, TRACESTATE};
 
@@ -44,8 +45,8 @@ impl Backend {
     }
 }
 
-struct Conversation {
-    backend: Arc<Backend>,
+pub(super) struct Conversation {
+    pub(super) backend: Arc<Backend>,
     live: Arc<Live>,
     method: &'static str,
     params: Raw,
@@ -57,12 +58,18 @@ struct Conversation {
 
 impl Conversation {
     async fn run(mut self) -> End {
-        let mut rounds = 0;
+        let (mut rounds, mut promised) = (0, None);
         loop {
             let end = match self.once().await {
-                Ok(end) => end,
-                Err(end) => return end,
+                Ok(end) | Err(end) => end,
             };
+            if let Some(needed) = login::needed(&end) {
+                match Box::pin(self.log_in(&needed, &mut promised)).await {
+                    login::Asked::Again => continue,
+                    login::Asked::No => return end,
+                    login::Asked::Cancelled => return End::ours(Outcome::Cancelled),
+                }
+            }
             let Some(need) = Need::of(&end.outcome) else { return finished(end) };
             rounds += 1;
             if ROUNDS_MAX < rounds {
@@ -133,7 +140,7 @@ impl Conversation {
         }
     }
 
-    async fn cancelled(&self) -> Cancel {
+    pub(super) async fn cancelled(&self) -> Cancel {
         loop {
             if let Command::Cancel(why) = self.out.command().await {
                 return why;
@@ -246,7 +253,7 @@ impl Conversation {
     }
 
     /// Asks what the server needs, all at once, and waits for every answer.
-    async fn ask(&self, need: &Need) -> Result<Vec<(AskKey, Answer)>, End> {
+    pub(super) async fn ask(&self, need: &Need) -> Result<Vec<(AskKey, Answer)>, End> {
         if need.asks.is_empty() {
             tokio::select! {
                 () = tokio::time::sleep(PUT_OFF) => return Ok(Vec::new()),
@@ -270,6 +277,13 @@ impl Conversation {
             }
         }
         Ok(answers)
+    }
+}
+
+impl Conversation {
+    /// Takes a question back that needs no answer any more.
+    pub(super) async fn withdraw(&self, key: AskKey) {
+        self.out.step(Step::Withdraw { key }).await;
     }
 }
 

@@ -67,6 +67,8 @@ pub fn error_code(error: &ErrorBody) -> &'static str {
     match reason.as_ref().and_then(Raw::plain_str) {
         Some("timeout") => "TOOL_ERR_TIMEOUT",
         Some("limit_exceeded") => "LIMIT_EXCEEDED",
+        Some("login_needed") => "LOGIN_NEEDED",
+        Some("login_failed") => "LOGIN_FAILED",
         Some(_) => "TOOL_ERR_SERVER_DISCONNECTED",
         None => "TOOL_ERR_EXECUTION_FAILED",
     }

@@ -8,6 +8,7 @@ use lb_wire::revision::{Era, Revision};
 use lb_wire::{Raw, Text, compose, splice};
 
 use super::lists::objects;
+use crate::login::is_accepted;
 
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -131,6 +132,11 @@ impl Need {
         }
     }
 
+    /// A link that must be opened first.
+    pub(super) fn of_link(ask: Ask) -> Self {
+        Self { asks: vec![ask], state: None, responses: false }
+    }
+
     /// The params of the request, with the answers. `None` when the server cannot be told: it has no word for a failure.
     pub fn answered(&self, params: &Raw, answers: &[(AskKey, Answer)]) -> Option<Raw> {
         let mut responses = Object::new();
@@ -157,7 +163,3 @@ impl Need {
 
 /// Asks that one error may hold.
 const ASKS_MAX: usize = 16;
-
-fn is_accepted(result: &Raw) -> bool {
-    result.member("action").as_ref().and_then(Raw::plain_str) == Some("accept")
-}

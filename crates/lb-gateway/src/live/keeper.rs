@@ -258,10 +258,11 @@ async fn read_lists(backend: &Arc<Backend>, connection: &Arc<Connection>, prepar
     prepared.whole = true;
     for (which, rows) in Listing::ALL.into_iter().zip(read) {
         match rows {
-            Ok(rows) => prepared.known.set(which, rows),
+            Ok(rows) => prepared.known.set(which, backend.shown(connection, which, rows)),
             Err(error) => {
                 prepared.whole = false;
-                tracing::warn!(server = &*backend.name, "{}: {}", which.method(), said(&error.raw));
+                let why = if error.login.is_some() { "a login is needed".to_owned() } else { said(&error.raw) };
+                tracing::warn!(server = &*backend.name, "{}: {why}", which.method());
             }
         }
     }
@@ -280,7 +281,7 @@ async fn succeeded(
     let prints = known.prints();
     if whole {
         if let Some(cache) = &backend.entry.cache {
-            cache.keep_known(&connection, &known);
+            cache.keep_known(backend.ourselves.principal(), &connection, &known);
         }
         backend.entry.known.lock().put(backend.ourselves.principal(), known);
     }
@@ -292,6 +293,7 @@ async fn succeeded(
             state.facts = Some(facts);
             state.attempts += 1;
             (state.last, state.trial, state.order.reconnect) = (None, false, false);
+            state.login = None;
         }
         accepted.map(|told| (told, state.prints.replace(prints)))
     };
@@ -332,32 +334,48 @@ fn differences(backend: &Backend, before: Option<Prints>, now: Prints) {
 
 fn failed(backend: &Arc<Backend>, generation: u64, error: &ConnectError) {
     let now = backend.now();
-    let hopeless = matches!(error, ConnectError::Unauthorized { .. });
+    let hopeless = matches!(error, ConnectError::Unauthorized { .. } | ConnectError::LoginNeeded(_));
     let message = error.message(&format!("server '{}'", backend.name));
-    let (told, trial) = {
+    let login = match error {
+        ConnectError::LoginNeeded(needed) => Some(needed.clone()),
+        _ => None,
+    };
+    let (told, trial, is_new) = {
         let mut state = backend.state.lock();
         let hopeless = hopeless || state.trial;
         let told = state.machine.failed(generation, &error.to_string(), hopeless, now, jitter());
         state.order.reconnect = false;
-        (told.unwrap_or_default(), state.trial)
+        let before = std::mem::replace(&mut state.login, login.clone());
+        (told.unwrap_or_default(), state.trial, login.is_some() && before != login)
     };
-    // That it is left alone was said when that began.
-    if !trial && !matches!(error, ConnectError::LeftAlone { .. }) {
-        tracing::warn!(server = &*backend.name, error = message, "server_reconnect_failed");
+    match error {
+        // That it is left alone was said when that began.
+        ConnectError::LeftAlone { .. } => {}
+        // The link is for whoever logs in.
+        ConnectError::LoginNeeded(_) if is_new => tracing::info!(server = &*backend.name, "server_login_needed"),
+        ConnectError::LoginNeeded(_) => {}
+        _ if trial => {}
+        _ => tracing::warn!(server = &*backend.name, error = message, "server_reconnect_failed"),
+    }
+    if let Some(login) = login.clone().filter(|_| is_new) {
+        backend.connect_after(login);
     }
     backend.tell_all(told, LOST, Cause::ServerDisconnected);
     let view = backend.view();
     let code = match error {
         ConnectError::Timeout(_) | ConnectError::Silent { .. } => "TOOL_ERR_TIMEOUT",
         ConnectError::TooManyChildren(_) => "LIMIT_EXCEEDED",
+        ConnectError::LoginNeeded(_) => "LOGIN_NEEDED",
+        ConnectError::LoginFailed(_) => "LOGIN_FAILED",
         _ => "TOOL_ERR_SERVER_DISCONNECTED",
     };
     let (status, attempt, next_retry) = (view.status, view.attempt, view.next_retry);
     let last_error = view.last_error;
+    let login = login.map(Box::new);
     {
         let mut state = backend.state.lock();
         state.attempts += 1;
-        state.last = Some(Unavailable { code, message, status, attempt, next_retry, last_error });
+        state.last = Some(Unavailable { code, message, status, attempt, next_retry, last_error, login });
     }
     backend.changed();
 }

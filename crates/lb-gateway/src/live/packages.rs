@@ -14,7 +14,7 @@ const NAMING: &[&str] = &["-p", "--package", "--from", "--spec"];
 ///
 /// # Errors
 /// What to write instead.
-pub(super) fn check(command: &str, args: &[String]) -> Result<(), String> {
+pub(crate) fn check(command: &str, args: &[String]) -> Result<(), String> {
     let name = Path::new(command).file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let name = name.strip_suffix(".cmd").or_else(|| name.strip_suffix(".exe")).unwrap_or(name);
     let Some((runner, signs)) = RUNNERS.iter().find(|(runner, _)| *runner == name) else { return Ok(()) };

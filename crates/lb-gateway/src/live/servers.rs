@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lb_exchange::{Bounds, BoxFuture, Isolation, Note, Principal, ServerSpec, Target};
+use lb_exchange::{Bounds, BoxFuture, Isolation, Note, Principal, ServerSpec};
 use lb_session::Happening;
 use lb_wire::Text;
 use tokio::sync::oneshot;
@@ -12,10 +12,9 @@ use super::backend::{Backend, REDEFINED, REMOVED};
 use super::facts::Facts;
 use super::input::Ourselves;
 use super::view::{ReconnectError, ServerView, Unavailable};
-use super::{AskMode, Live, apply, packages};
+use super::{AskMode, Live, apply};
 use crate::gateway::Shared;
-use crate::reach;
-use crate::registry::{Entry, Scope};
+use crate::registry::{Entry, PutError, Scope};
 
 /// No server of this name is known here.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -39,8 +38,8 @@ fn known(servers: &[String]) -> String {
 pub struct Added {
     /// How it stands.
     pub view: ServerView,
-    /// What it said of itself.
-    pub facts: Facts,
+    /// What it said of itself; `None` while it waits for a login.
+    pub facts: Option<Facts>,
     /// Whether no server had this name before.
     pub is_new: bool,
 }
@@ -200,7 +199,7 @@ impl Live {
     /// Defines a server and connects this session to it. A definition that does not work is not kept.
     pub fn add_server(self: &Arc<Self>, spec: ServerSpec) -> BoxFuture<'static, Result<Added, AddError>> {
         let live = self.clone();
-        let bounds = if self.policy().from_afar { Bounds::Public } else { Bounds::Near };
+        let bounds = self.gateway.upgrade().map_or(Bounds::Public, |gateway| gateway.bounds());
         let spec = ServerSpec { bounds, ..spec };
         self.to_the_end(
             |asked| async move { live.add(spec, asked).await },
@@ -241,7 +240,26 @@ impl Live {
         let Some(gateway) = self.gateway.upgrade() else {
             return Err(AddError::Invalid("the gateway is shutting down".to_owned()));
         };
-        self.check(&gateway, &spec).await?;
+        let (name, who) = (spec.name.clone(), &self.caller.principal);
+        let added = self.add_allowed(&gateway, spec, asked).await;
+        let outcome = match &added {
+            Ok(_) => "ok",
+            Err(AddError::Forbidden(_)) => "forbidden",
+            Err(AddError::Invalid(_)) => "refused",
+            Err(AddError::Failed(_)) => "failed",
+        };
+        let (who, client) = (who.as_str(), self.caller.client.as_deref());
+        tracing::info!(target: "audit", event = "server_added", who, client, server = %name, outcome);
+        added
+    }
+
+    async fn add_allowed(
+        self: &Arc<Self>,
+        gateway: &Arc<Shared>,
+        spec: ServerSpec,
+        asked: &mut Asked<Result<Added, AddError>>,
+    ) -> Result<Added, AddError> {
+        gateway.may_define(&spec).await?;
         let who = &self.caller.principal;
         let before = gateway.registry().find_folded(&spec.name);
         if let Some(before) = &before {
@@ -249,16 +267,16 @@ impl Live {
                 return Err(AddError::Invalid(format!("the name '{}' is taken", spec.name)));
             }
             if (ServerSpec { bounds: spec.bounds, ..(**before.spec()).clone() }) == spec {
-                return self.connect_again(&gateway, before).await;
+                return self.connect_again(gateway, before).await;
             }
         }
-        self.add_anew(&gateway, spec, before, asked).await
+        self.add_anew(gateway, spec, before, asked).await
     }
 
     /// The same definition once more: nothing changes but that this session is connected.
     async fn connect_again(&self, gateway: &Arc<Shared>, entry: &Arc<Entry>) -> Result<Added, AddError> {
         let backend = self.backend_of(gateway, entry);
-        let facts = backend.ready(ADD_MAX).await.map_err(AddError::Failed)?;
+        let facts = known_or_waits(backend.ready(ADD_MAX).await)?;
         Ok(Added { view: backend.view(), facts, is_new: false })
     }
 
@@ -281,14 +299,20 @@ impl Live {
         trial.join(self.number, self.itself());
         trial.try_out();
         let tried = tokio::select! {
-            tried = trial.ready(ADD_MAX) => tried.map_err(AddError::Failed),
+            tried = trial.ready(ADD_MAX) => known_or_waits(tried),
             () = asked.closed() => Err(AddError::Invalid("nobody waits for it any more".to_owned())),
         };
         let put = match tried {
             Ok(_) if self.is_ended() => Err(AddError::Invalid("Session not found".to_owned())),
-            Ok(facts) => match gateway.registry().put(entry.clone()) {
+            Ok(facts) => match gateway.registry().put_after(entry.clone(), before.as_ref()) {
                 Ok(replaced) => Ok((facts, replaced)),
-                Err(most) => Err(AddError::Invalid(format!("{most} servers are defined already; remove one first"))),
+                Err(PutError::Full(most)) => {
+                    Err(AddError::Invalid(format!("{most} servers are defined already; remove one first")))
+                }
+                Err(PutError::Taken) => {
+                    let message = format!("the name '{}' was taken while the server was tried", entry.name());
+                    Err(AddError::Invalid(message))
+                }
             },
             Err(error) => Err(error),
         };
@@ -305,6 +329,7 @@ impl Live {
         if entry.spec().isolation == Isolation::Shared {
             entry.backends.lock().entry(self.caller.principal.clone()).or_default().push(trial.clone());
         }
+        trial.tried();
         let old = self.backends.lock().insert(entry.name().as_str().into(), trial.clone());
         // All at once: whoever uses the server meanwhile has a backend of the new definition.
         let own = async {
@@ -331,27 +356,6 @@ impl Live {
         gateway.broadcast(entry, &event, Some(self.number));
     }
 
-    /// Whether this client may define such a server.
-    async fn check(&self, gateway: &Shared, spec: &ServerSpec) -> Result<(), AddError> {
-        let policy = gateway.policy();
-        match &spec.target {
-            Target::Child { .. } if policy.from_afar => Err(AddError::Forbidden(
-                "clients from elsewhere may not start programs here; put the server into the config file".to_owned(),
-            )),
-            Target::Child { .. } if !policy.allow_spawn => Err(AddError::Forbidden(
-                "starting programs over HTTP is off; start landbridge with --allow-stdio-spawn to allow it, or put the \
-                 server into the config file"
-                    .to_owned(),
-            )),
-            Target::Http { url, .. } => reach::check(url, spec.bounds).await.map_err(AddError::Forbidden),
-            Target::Child { command, args, .. } if policy.pinned_packages => {
-                packages::check(command, args).map_err(AddError::Invalid)
-            }
-            Target::Child { .. } => Ok(()),
-            Target::Embedded(_) => Err(AddError::Invalid("no such kind of server".to_owned())),
-        }
-    }
-
     /// Removes a server from every session.
     pub fn remove_server(self: &Arc<Self>, name: &str) -> BoxFuture<'static, Result<(), NoServer>> {
         let (live, name) = (self.clone(), name.to_owned());
@@ -373,6 +377,8 @@ impl Live {
             return Err(NoServer { servers: self.names(Some(&gateway)), name });
         }
         tracing::info!(server = %entry.name(), "server_config_removed");
+        let (who, client) = (self.caller.principal.as_str(), self.caller.client.as_deref());
+        tracing::info!(target: "audit", event = "server_removed", who, client, server = %entry.name(), outcome = "ok");
         gateway.dismiss(&entry, REMOVED, None, None).await;
         let event = Happening::ServerRemoved { by: Some(Text::from(self.hash.as_str())) };
         gateway.broadcast(&entry, &event, None);
@@ -410,5 +416,14 @@ impl Live {
     /// Whether it belongs to this principal.
     pub(crate) fn belongs_to(&self, who: &Principal) -> bool {
         self.caller.principal == *who
+    }
+}
+
+/// A server that waits for a login is as good as one that works: it is kept, so that somebody can log in.
+fn known_or_waits(tried: Result<Facts, Unavailable>) -> Result<Option<Facts>, AddError> {
+    match tried {
+        Ok(facts) => Ok(Some(facts)),
+        Err(why) if why.login.is_some() => Ok(None),
+        Err(why) => Err(AddError::Failed(why)),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lb_exchange::ErrorBody;
+use lb_exchange::{ErrorBody, LoginNeeded};
 use lb_session::backend::Status;
 use lb_wire::{Raw, Text, compose};
 
@@ -38,6 +38,8 @@ pub struct ServerView {
     pub added_at: Duration,
     /// The session that defined it, as people see it.
     pub added_by: Option<Text>,
+    /// The login that it waits for.
+    pub login: Option<LoginNeeded>,
 }
 
 impl ServerView {
@@ -57,6 +59,7 @@ impl ServerView {
             pid: None,
             added_at: entry.added_at.unix,
             added_by: entry.added_by.clone(),
+            login: None,
         }
     }
 }
@@ -76,6 +79,8 @@ pub struct Unavailable {
     pub next_retry: Option<Duration>,
     /// What went wrong last.
     pub last_error: Option<String>,
+    /// The login that is needed first.
+    pub login: Option<Box<LoginNeeded>>,
 }
 
 impl Unavailable {
@@ -84,6 +89,8 @@ impl Unavailable {
         let reason = match self.code {
             "TOOL_ERR_TIMEOUT" => "timeout",
             "LIMIT_EXCEEDED" => "limit_exceeded",
+            "LOGIN_NEEDED" => "login_needed",
+            "LOGIN_FAILED" => "login_failed",
             _ => "unavailable",
         };
         let data = compose::Object::new()
@@ -91,9 +98,14 @@ impl Unavailable {
             .text("status", self.status.as_str())
             .maybe("attempt", self.attempt.map(|attempt| Raw::value(&attempt)).as_ref())
             .maybe("nextRetryMs", self.next_retry.map(|wait| Raw::value(&wait.as_millis())).as_ref())
-            .maybe_text("lastError", self.last_error.as_deref())
+            .maybe_text("lastError", self.last_error.as_deref().filter(|_| self.login.is_none()))
+            .maybe_text("url", self.login.as_ref().map(|login| login.url.as_str()))
             .finish();
-        ErrorBody::new(lb_wire::revision::code::INTERNAL_ERROR, &self.message, Some(&data))
+        let body = ErrorBody::new(lb_wire::revision::code::INTERNAL_ERROR, &self.message, Some(&data));
+        match &self.login {
+            Some(login) => body.needing((**login).clone()),
+            None => body,
+        }
     }
 }
 

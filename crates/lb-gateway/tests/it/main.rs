@@ -1,7 +1,9 @@
 //! Front and gateway together in one process, without a transport.
 
 mod client;
+mod counted;
 mod kept;
+mod login;
 mod mirrored;
 mod plain_calls;
 mod redefined;

@@ -104,6 +104,7 @@ pub fn environment(tasks: &Tasks) -> Environment {
         embedded: embedded(),
         tasks: tasks.clone(),
         children: Children::new(0),
+        logins: None,
     }
 }
 

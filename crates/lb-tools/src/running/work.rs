@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lb_exchange::{Answer, Ask, AskKey, AskKind, Cancel, Exchange, Outcome, Receipt, Remote, Step};
 use lb_gateway::{AskMode, Live, Tracked};
-use lb_session::{NewRequest, NewTask, Pending, PendingKind, Ulid, is_unsafe_for_models};
+use lb_session::{NewRequest, NewTask, Pending, PendingKind, Ulid};
 use lb_wire::{Raw, Text};
 
 use super::CANCEL_WITHIN;
@@ -72,6 +72,11 @@ impl Work {
         self.exchange.remote().answer(ask.key.clone(), ask.kind.refusal());
     }
 
+    /// Whether whoever uses the server may be asked this.
+    pub(super) fn may_ask(&self, params: &Raw) -> bool {
+        self.live.backend(&self.server).is_ok_and(|backend| backend.may_ask(&self.live, params))
+    }
+
     /// Leaves a question to the model; false when it was refused instead.
     pub(super) fn give(&mut self, ask: Ask, task: Option<Ulid>) -> bool {
         let kind = match ask.kind {
@@ -84,7 +89,7 @@ impl Work {
         };
         let params = ask.params.clone().unwrap_or_else(Raw::empty_object);
         let policy = self.live.policy();
-        if policy.ask == AskMode::Never || (kind == PendingKind::Elicitation && is_unsafe_for_models(&params)) {
+        if policy.ask == AskMode::Never || (kind == PendingKind::Elicitation && !self.may_ask(&params)) {
             tracing::warn!(server = &*self.server, tool = &*self.tool, "question of a server refused");
             self.refuse(&ask);
             return false;

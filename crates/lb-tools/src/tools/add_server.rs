@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lb_exchange::{Restart, Secret, ServerName, ServerSpec, Target};
+use lb_exchange::{OauthClient, Restart, Secret, ServerAuth, ServerName, ServerSpec, Target};
 use lb_gateway::{AddError, Added};
 use lb_wire::compose::Object;
 
+use super::list_servers;
 use crate::args::{Args, Checked, refuse};
 use crate::catalog::{Hints, Run, Tool};
 use crate::failure::{self, Failure};
@@ -16,18 +17,20 @@ use crate::request::Request;
 pub(crate) static TOOL: Tool = Tool {
     name: "add_server",
     title: "Add a server",
-    description: "Connect to another MCP server, by exactly one of 'url' (HTTP) or 'command' (a local program that \
-                  speaks MCP on stdio). Returns what it can do; call list_tools next. Adding a known name again \
-                  replaces it.",
+    description: "Connect to another MCP server, by either 'url' (HTTP) or 'command' (a local program on stdio). \
+                  Returns what it can do. A known name is replaced.",
     operation: "add server",
     input: r#"{
         "name": { "type": "string", "pattern": "^[A-Za-z0-9_-]{1,32}$", "description": "Your name for the server" },
         "url": { "type": "string", "maxLength": 8192, "description": "http(s) URL" },
         "headers": {
             "type": "object", "additionalProperties": { "type": "string" },
-            "description": "HTTP headers, such as Authorization"
+            "description": "HTTP headers"
         },
-        "command": { "type": "string", "description": "Program to start, such as npx" },
+        "auth": {
+            "type": "string", "enum": ["none", "user"], "description": "user: OAuth login in a browser"
+        },
+        "command": { "type": "string", "description": "Program, such as npx" },
         "args": { "type": "array", "items": { "type": "string" }, "description": "Its arguments" },
         "env": {
             "type": "object", "additionalProperties": { "type": "string" }, "description": "Environment variables"
@@ -35,12 +38,12 @@ pub(crate) static TOOL: Tool = Tool {
         "cwd": { "type": "string", "description": "Folder to start it in" },
         "restartConfig": {
             "type": "object",
-            "description": "After a crash of the program",
+            "description": "After a crash",
             "properties": {
                 "enabled": { "type": "boolean", "default": true, "description": "Start it again" },
                 "maxAttempts": {
                     "type": "integer", "minimum": 0, "maximum": 1000, "default": 5,
-                    "description": "Attempts before giving up"
+                    "description": "Then give up"
                 },
                 "baseDelayMs": {
                     "type": "integer", "minimum": 0, "maximum": 3600000, "default": 1000, "description": "First wait"
@@ -49,7 +52,7 @@ pub(crate) static TOOL: Tool = Tool {
                     "type": "integer", "minimum": 0, "maximum": 3600000, "default": 60000, "description": "Longest wait"
                 },
                 "backoffMultiplier": {
-                    "type": "number", "minimum": 1, "maximum": 100, "default": 2, "description": "Growth of the wait"
+                    "type": "number", "minimum": 1, "maximum": 100, "default": 2, "description": "Growth"
                 }
             }
         }
@@ -78,7 +81,8 @@ async fn run(request: Request) -> Checked<Reply> {
 }
 
 fn reply(added: &Added, shown: &str) -> Reply {
-    let (view, facts) = (&added.view, &added.facts);
+    let view = &added.view;
+    let Some(facts) = &added.facts else { return waits(added, shown) };
     let flags = facts.flags();
     let structured = Object::new()
         .text("name", &view.name)
@@ -94,6 +98,24 @@ fn reply(added: &Added, shown: &str) -> Reply {
         &*view.name,
         flags.as_str(),
         facts.tool_count
+    );
+    Reply::said(&sentence, structured).with_session()
+}
+
+/// It is defined, and somebody must log in first.
+fn waits(added: &Added, shown: &str) -> Reply {
+    let view = &added.view;
+    let url = view.login.as_ref().map(|login| login.url.as_str());
+    let structured = Object::new()
+        .text("name", &view.name)
+        .text("transport", view.transport)
+        .text("status", list_servers::LOGIN_NEEDED)
+        .maybe_text("loginUrl", url)
+        .finish();
+    let sentence = format!(
+        "Added server '{}' at {shown}. It needs a login: ask the user to open {} in a browser, then call list_tools.",
+        &*view.name,
+        url.unwrap_or_default()
     );
     Reply::said(&sentence, structured).with_session()
 }
@@ -122,7 +144,24 @@ fn spec(args: &Args) -> Checked<ServerSpec> {
         }
         (None, Some(command)) => Target::Child { command, args: words, env, cwd, inherit_env: false },
     };
-    Ok(ServerSpec { restart, ..ServerSpec::new(name, target) })
+    let auth = auth(args, &target)?;
+    Ok(ServerSpec { restart, auth, ..ServerSpec::new(name, target) })
+}
+
+/// Credentials of our own are for the config file: what a client sends, others may read.
+fn auth(args: &Args, target: &Target) -> Checked<ServerAuth> {
+    let Some(word) = args.maybe_text("auth")? else { return Ok(ServerAuth::None) };
+    match (word.as_str(), target) {
+        ("none", _) => Ok(ServerAuth::None),
+        ("user", Target::Http { headers, .. }) => {
+            if headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization")) {
+                return Err(refuse("auth", "'user' does not go with an Authorization header; leave one of them out"));
+            }
+            Ok(ServerAuth::User(OauthClient::default()))
+        }
+        ("user", Target::Child { .. } | Target::Embedded(_)) => Err(refuse("auth", "'user' is for servers with 'url'")),
+        _ => Err(refuse("auth", "must be 'none' or 'user'; other logins belong into the config file")),
+    }
 }
 
 fn secrets(args: &Args, name: &str) -> Checked<Vec<(String, Secret)>> {

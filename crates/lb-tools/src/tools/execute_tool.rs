@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::args::Checked;
 use crate::catalog::{Hints, Run, Tool};
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::running::{Limit, Running, Work};
@@ -62,6 +62,8 @@ async fn run(request: Request, out: Yield, tracked: Tracked) -> End {
             // Nobody waits for the answer any more, so that it becomes a task as soon as it runs.
             Connected::Alone => limit.left = Duration::ZERO,
             Connected::Cancelled => return End::ours(Outcome::Cancelled),
+            // The call asks for the login itself, and waits for it.
+            Connected::No(why) if why.login.is_some() => {}
             Connected::No(why) => {
                 let failure = Failure::unavailable(backend.name(), &why);
                 return finish(Reply::failed(failure), &request.seen, tracked);
@@ -95,6 +97,9 @@ fn read(request: &Request) -> Checked<(Wish, Arc<Backend>)> {
     let patience = request.live().policy().patience.filter(|_| request.token.is_none());
     let timeout = timeout.or(patience).unwrap_or(TIMEOUT);
     let backend = request.backend_of(&server, "tools/call", Some(&tool))?;
+    if let Some(why) = backend.refuses(&tool) {
+        return Err(Failure::new(failure::FORBIDDEN, why));
+    }
     Ok((Wish { tool, arguments, timeout, ttl }, backend))
 }
 

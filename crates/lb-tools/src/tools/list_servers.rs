@@ -15,8 +15,8 @@ pub(crate) static TOOL: Tool = Tool {
     name: "list_servers",
     title: "List servers",
     description: "List the MCP servers reachable through landbridge, with transport and status (connected, \
-                  not_connected, connecting, reconnecting, disconnected, error). Start here, then call list_tools. \
-                  A not_connected server connects at first use.",
+                  not_connected, connecting, reconnecting, disconnected, error, login_needed). Start here, then \
+                  list_tools. A not_connected server connects at first use; loginUrl is for the user.",
     operation: "list servers",
     input: "{}",
     required: &[],
@@ -25,6 +25,9 @@ pub(crate) static TOOL: Tool = Tool {
     run: Run::Now(run),
 };
 
+/// How a server stands that waits for a login.
+pub(crate) const LOGIN_NEEDED: &str = "login_needed";
+
 fn run(request: &Request) -> Reply {
     let rows: Vec<Raw> = request.live().servers().iter().map(row).collect();
     fanout::listed(request, "servers", &rows, &[], "No servers configured")
@@ -32,7 +35,7 @@ fn run(request: &Request) -> Reply {
 
 /// A server as it is listed. Its headers and the variables of its environment are not in the view.
 pub(crate) fn row(view: &ServerView) -> Raw {
-    let status = view.status.as_str();
+    let status = if view.login.is_some() { LOGIN_NEEDED } else { view.status.as_str() };
     let (connected, reconnecting) = (status == "connected", status == "reconnecting");
     let since = view.connected_at.filter(|_| connected).map(rfc3339);
     let mut row = Object::new()
@@ -42,7 +45,8 @@ pub(crate) fn row(view: &ServerView) -> Raw {
         .text("status", status)
         .flag("connected", connected)
         .maybe_text("connectedAt", since.as_deref())
-        .maybe_text("lastError", view.last_error.as_deref());
+        .maybe_text("loginUrl", view.login.as_ref().map(|login| login.url.as_str()))
+        .maybe_text("lastError", view.last_error.as_deref().filter(|_| view.login.is_none()));
     if let Some(attempt) = view.attempt.filter(|_| reconnecting) {
         row = row.number("reconnectAttempt", attempt);
     }

@@ -1,7 +1,7 @@
 //! `list_tools`: the tools of the servers.
 
 use lb_gateway::Listing;
-use lb_wire::Raw;
+use lb_wire::{Raw, splice};
 use regex::{Regex, RegexBuilder};
 
 use crate::args::{Args, Checked, refuse};
@@ -39,7 +39,14 @@ async fn run(request: Request) -> Checked<Reply> {
         .iter()
         .flat_map(|(server, rows)| {
             let shown = |row: &&Raw| named(row) && name_of(row).is_some_and(|name| request.shows(server, &name));
-            rows.iter().filter(shown).map(|row| fanout::labelled(server, row))
+            let backend = request.live().backend(server).ok();
+            let changed = move |row: &Raw| {
+                backend.as_ref().is_some_and(|backend| name_of(row).is_some_and(|name| backend.has_changed(&name)))
+            };
+            rows.iter().filter(shown).map(move |row| match changed(row) {
+                true => splice::with(&splice::without(&fanout::labelled(server, row), &["changed"]), &[noted()]),
+                false => fanout::labelled(server, row),
+            })
         })
         .collect();
     let hint = match (&servers, lists.rows.is_empty() && lists.errors.is_empty()) {
@@ -50,6 +57,11 @@ async fn run(request: Request) -> Checked<Reply> {
         _ => String::new(),
     };
     Ok(fanout::listed(&request, "tools", &rows, &lists.errors, "No tools available").with_sentence(&hint))
+}
+
+/// What a row says whose tool is not what it was when it was first seen.
+fn noted() -> (&'static str, Raw) {
+    ("changed", Raw::from_static("true"))
 }
 
 /// What a tool is called; a row without a name has the empty one.

@@ -48,6 +48,7 @@ impl Stage {
             embedded: embedded(&seen),
             tasks: Tasks::default(),
             children: Children::new(0),
+            logins: None,
         };
         let spec = ServerSpec::new(ServerName::parse("s").expect("a name"), Target::Embedded("scripted".into()));
         let setup = Setup { policy, tools: Some(Arc::new(Tools::default())), ..Setup::default() };

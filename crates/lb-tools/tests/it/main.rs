@@ -6,6 +6,7 @@ mod destroy;
 mod health;
 mod idle;
 mod limits;
+mod login;
 mod need;
 mod patience;
 mod pending;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lb_backend::{Children, EmbeddedServers, Environment};
-use lb_exchange::{Restart, ServerName, ServerSpec, Target, Tasks};
+use lb_exchange::{Logins, Restart, ServerAuth, ServerName, ServerSpec, Target, Tasks};
 use lb_front::{Front, Settings};
 use lb_gateway::{Gateway, Policy, Setup};
 use lb_tools::Tools;
@@ -27,6 +27,9 @@ pub struct Plan {
     pub restart: Restart,
     /// Servers over HTTP: names and URLs.
     pub http: Vec<(&'static str, String)>,
+    /// Who logs in at those.
+    pub auth: ServerAuth,
+    pub logins: Option<Arc<dyn Logins>>,
     /// Only the server `one`.
     pub alone: bool,
 }
@@ -34,7 +37,8 @@ pub struct Plan {
 impl Default for Plan {
     fn default() -> Self {
         let setup = Setup { tools: Some(Arc::new(Tools::default())), policy: Policy::default(), ..Setup::default() };
-        Self { setup, restart: Restart::default(), http: Vec::new(), alone: false }
+        let (http, auth, logins) = Default::default();
+        Self { setup, restart: Restart::default(), http, auth, logins, alone: false }
     }
 }
 
@@ -56,6 +60,7 @@ impl World {
             embedded: Arc::new(embedded),
             tasks: Tasks::default(),
             children: Children::new(0),
+            logins: plan.logins,
         };
         let name = |text: &str| ServerName::parse(text).expect("a name");
         let mut specs = Vec::new();
@@ -65,7 +70,9 @@ impl World {
             specs.push(spec);
         }
         for (server, url) in plan.http {
-            specs.push(ServerSpec::new(name(server), Target::Http { url, headers: Vec::new() }));
+            let mut spec = ServerSpec::new(name(server), Target::Http { url, headers: Vec::new() });
+            spec.auth = plan.auth.clone();
+            specs.push(spec);
         }
         let gateway = Gateway::new(specs, &environment, plan.setup).expect("a gateway");
         let front = Front::new(Arc::new(gateway.clone()), Settings::default());

@@ -37,6 +37,30 @@ async fn the_store_hears_nothing_of_sessions_that_nobody_uses() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn sessions_that_rest_have_no_task() {
+    let store = memory().await;
+    let process = ALONE.start(&store).await;
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    tokio::time::sleep(RESTED).await;
+    let before = tasks();
+    for _ in 0..1_000 {
+        let id = process.begin().await;
+        tell(&process.live(&id).await, 1);
+    }
+    tokio::time::sleep(RESTED).await;
+    assert_eq!((process.gateway.sessions(), process.gateway.sessions_resting()), (0, 1_000));
+    assert_eq!(tasks(), before, "a thousand sessions later");
+    // Ones that stay in memory, for something that is to happen later, are looked after together.
+    for _ in 0..200 {
+        let id = process.begin().await;
+        set_timer(&process.live(&id).await, TTL);
+    }
+    tokio::time::sleep(RESTED).await;
+    assert_eq!((process.gateway.sessions(), process.gateway.sessions_resting()), (200, 1_000));
+    assert!(tasks() <= before + 2, "{} tasks of {before} for 200 sessions with a timer", tasks());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_session_that_goes_on_is_kept_and_its_store_hears_of_it_three_times_in_its_life() {
     let inner = memory().await;
     let shaky = Shaky::new(&inner);

@@ -32,6 +32,13 @@ fn what_is_no_good_is_named() {
         (r#"{"name":"Landbridge","url":"http://x/"}"#, "argument 'name' is no good: \"landbridge\" is the gateway's"),
         (r#"{"name":"a","url":"ftp://x/"}"#, "argument 'url' is no good: a server url starts with http"),
         (r#"{"name":"a","url":"http://x/","headers":{"A":1}}"#, "argument 'headers' must be an object whose values"),
+        (r#"{"name":"a","command":"c","auth":"user"}"#, "argument 'auth' 'user' is for servers with 'url'"),
+        (r#"{"name":"a","url":"http://x/","auth":"service"}"#, "argument 'auth' must be 'none' or 'user'"),
+        (r#"{"name":"a","url":"http://x/","auth":{"type":"user"}}"#, "argument 'auth' must be a string"),
+        (
+            r#"{"name":"a","url":"http://x/","auth":"user","headers":{"authorization":"x"}}"#,
+            "argument 'auth' 'user' does not go with an Authorization header",
+        ),
         (r#"{"name":"a","command":"c","args":"x"}"#, "argument 'args' must be an array of strings, not \"x\""),
         (
             r#"{"name":"a","command":"c","restartConfig":{"maxAttempts":-1}}"#,
@@ -52,4 +59,16 @@ fn restarts_have_defaults_one_by_one() {
     let spec = read(r#"{"name":"a","command":"c","restartConfig":{"maxAttempts":2,"baseDelayMs":50}}"#).unwrap();
     let want = Restart { attempts_max: 2, delay_first: Duration::from_millis(50), ..Restart::default() };
     assert_eq!(spec.restart, want);
+}
+
+#[test]
+fn a_client_may_have_somebody_log_in_and_give_no_credentials_of_ours() {
+    let url = r#"{"name":"a","url":"https://x/mcp"}"#;
+    let user = r#"{"name":"a","url":"https://x/mcp","auth":"user"}"#;
+    let none = r#"{"name":"a","command":"c","auth":"none"}"#;
+    for (text, want) in
+        [(url, ServerAuth::None), (user, ServerAuth::User(OauthClient::default())), (none, ServerAuth::None)]
+    {
+        assert_eq!(read(text).map(|spec| spec.auth), Ok(want), "{text}");
+    }
 }

@@ -1,0 +1,299 @@
+//! What each tool of a server was when it was first seen, to notice one that becomes something else later.
+//!
+//! A tool is known by SHA-256 over its name, description, schemas and annotations, apart for each revision that the
+//! server is spoken to in: servers tell more to newer clients. What was seen belongs to a definition, so that a server
+//! that is removed, or defined otherwise, is looked at afresh: that is how an operator accepts a change.
+
+mod kept;
+mod passing;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use lb_exchange::{ServerName, ServerSpec, Target};
+use lb_store::Store;
+use lb_wire::Raw;
+use parking_lot::Mutex;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::Notify;
+
+pub(crate) use self::passing::Passing;
+
+/// What happens to a tool that is no longer what it was when it was first seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pin {
+    /// Nothing; nothing is remembered either.
+    #[default]
+    Off,
+    /// It is told.
+    Warn,
+    /// It is told, and the tool is neither listed nor called.
+    Hide,
+}
+
+/// Tools that are remembered of one server; further ones count as changed.
+const TOOLS_MAX: usize = 20_000;
+
+/// What all servers listed first.
+pub(crate) struct Pins {
+    mode: Pin,
+    /// By the folded name of the server.
+    servers: Mutex<HashMap<String, Page>>,
+    store: Option<Arc<dyn Store>>,
+    /// Servers of which something is to be written.
+    marked: Mutex<BTreeSet<String>>,
+    bell: Notify,
+}
+
+/// What one server listed first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Page {
+    /// The definition that it belongs to.
+    definition: String,
+    /// By revision and name.
+    tools: BTreeMap<String, Pinned>,
+}
+
+/// One tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Pinned {
+    /// What it was.
+    first: String,
+    /// What it is now, if that is something else.
+    now: Option<String>,
+}
+
+/// What comes of looking at a list.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// Which rows are not shown, by their place.
+    pub(crate) hidden: BTreeSet<usize>,
+    /// The names of those that have changed and are shown.
+    pub(crate) changed: Vec<String>,
+    /// The names of those that are seen to have changed for the first time.
+    pub(crate) news: Vec<String>,
+}
+
+impl Seen {
+    /// The rows that are shown.
+    pub(crate) fn shown(&self, rows: Vec<Raw>) -> Vec<Raw> {
+        if self.hidden.is_empty() {
+            return rows;
+        }
+        rows.into_iter().enumerate().filter(|(at, _)| !self.hidden.contains(at)).map(|(_, row)| row).collect()
+    }
+}
+
+impl Pins {
+    pub(crate) fn new(mode: Pin, store: Option<Arc<dyn Store>>) -> Arc<Self> {
+        let (servers, marked) = Default::default();
+        Arc::new(Self { mode, servers, store, marked, bell: Notify::new() })
+    }
+
+    /// Whether anything is remembered.
+    pub(crate) fn are_on(&self) -> bool {
+        self.mode != Pin::Off
+    }
+
+    /// Compares the tools of a list with what they were first, and remembers those that are new.
+    pub(crate) fn look(&self, spec: &ServerSpec, revision: &str, rows: &[Raw]) -> Seen {
+        let mut seen = Seen::default();
+        if !self.are_on() {
+            return seen;
+        }
+        let (server, mut wrote) = (spec.name.folded(), false);
+        {
+            let mut servers = self.servers.lock();
+            let page = servers.entry(server.clone()).or_default();
+            let definition = definition(spec);
+            if page.definition != definition {
+                *page = Page { definition, tools: BTreeMap::new() };
+                wrote = true;
+            }
+            for (at, row) in rows.iter().enumerate() {
+                let Some(name) = name_of(row) else { continue };
+                let outcome = page.see(format!("{revision} {name}"), print(row));
+                wrote |= outcome != Looked::Same && outcome != Looked::StillChanged;
+                match outcome {
+                    Looked::Same | Looked::New => continue,
+                    Looked::Changed => seen.news.push(name.clone()),
+                    Looked::StillChanged => {}
+                }
+                match self.mode {
+                    Pin::Hide => drop(seen.hidden.insert(at)),
+                    Pin::Warn | Pin::Off => seen.changed.push(name),
+                }
+            }
+        }
+        if wrote {
+            self.mark(server);
+        }
+        for tool in &seen.news {
+            let (server, hidden) = (spec.name.as_str(), self.mode == Pin::Hide);
+            tracing::warn!(server, tool, hidden, "tool_changed");
+            let outcome = if hidden { "hidden" } else { "warned" };
+            tracing::warn!(target: "audit", event = "tool_changed", who = server, server, tool, outcome);
+        }
+        seen
+    }
+
+    /// Whether a tool is not what it was first, in whichever revision.
+    pub(crate) fn has_changed(&self, spec: &ServerSpec, tool: &str) -> bool {
+        let servers = self.servers.lock();
+        let Some(page) = servers.get(&spec.name.folded()).filter(|_| self.are_on()) else { return false };
+        let is_it = |place: &String| place.split_once(' ').is_some_and(|(_, name)| name == tool);
+        page.definition == definition(spec)
+            && page.tools.iter().any(|(place, pinned)| pinned.now.is_some() && is_it(place))
+    }
+
+    /// Why a tool may not be called, if it may not.
+    pub(crate) fn refuses(&self, spec: &ServerSpec, tool: &str) -> Option<String> {
+        (self.mode == Pin::Hide && self.has_changed(spec, tool)).then(|| {
+            format!(
+                "tool '{tool}' of server '{server}' is not what it was when it was first seen, so that it is hidden; \
+                 the operator accepts it as it is now by removing the server '{server}' and adding it again",
+                server = spec.name
+            )
+        })
+    }
+
+    /// A server is removed: whatever has its name later is looked at afresh.
+    pub(crate) fn forget(&self, name: &ServerName) {
+        if self.servers.lock().remove(&name.folded()).is_some() || self.store.is_some() {
+            self.mark(name.folded());
+        }
+    }
+
+    fn mark(&self, server: String) {
+        if self.store.is_some() && self.are_on() {
+            self.marked.lock().insert(server);
+            self.bell.notify_one();
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Looked {
+    New,
+    Same,
+    Changed,
+    StillChanged,
+}
+
+impl Page {
+    fn see(&mut self, place: String, print: String) -> Looked {
+        let room = self.tools.len() < TOOLS_MAX;
+        match self.tools.get_mut(&place) {
+            None if room => {
+                self.tools.insert(place, Pinned { first: print, now: None });
+                Looked::New
+            }
+            None => Looked::StillChanged,
+            Some(pinned) if pinned.first == print => match pinned.now.take() {
+                // It is what it was again, which is worth writing down and nobody's worry.
+                Some(_) => Looked::New,
+                None => Looked::Same,
+            },
+            Some(pinned) if pinned.now.as_ref() == Some(&print) => Looked::StillChanged,
+            Some(pinned) => {
+                pinned.now = Some(print);
+                Looked::Changed
+            }
+        }
+    }
+}
+
+/// What a tool is called.
+fn name_of(row: &Raw) -> Option<String> {
+    row.member("name")?.to_text().map(std::borrow::Cow::into_owned)
+}
+
+/// What counts of a tool, however it is written.
+const COUNTS: [&str; 5] = ["name", "description", "inputSchema", "outputSchema", "annotations"];
+
+fn print(row: &Raw) -> String {
+    let mut hash = Sha256::new();
+    for member in COUNTS {
+        hash.update(member.as_bytes());
+        match row.member(member) {
+            None => hash.update([0]),
+            Some(raw) => {
+                let mut text = String::from("\u{1}");
+                match serde_json::from_slice::<Value>(raw.as_bytes()) {
+                    Ok(value) => canonical(&value, &mut text),
+                    // Too deep to be taken apart: as it is written.
+                    Err(_) => text.push_str(raw.as_str()),
+                }
+                text.push('\0');
+                hash.update(text.as_bytes());
+            }
+        }
+    }
+    hex(&hash.finalize())
+}
+
+/// The same text for the same value, in whatever order its members stand.
+fn canonical(value: &Value, out: &mut String) {
+    match value {
+        Value::Object(members) => {
+            let sorted: BTreeMap<_, _> = members.iter().collect();
+            out.push('{');
+            for (name, value) in sorted {
+                out.push_str(&Value::from(name.as_str()).to_string());
+                out.push(':');
+                canonical(value, out);
+                out.push(',');
+            }
+            out.push('}');
+        }
+        Value::Array(items) => {
+            out.push('[');
+            for item in items {
+                canonical(item, out);
+                out.push(',');
+            }
+            out.push(']');
+        }
+        plain => out.push_str(&plain.to_string()),
+    }
+}
+
+/// What a server is, without its secrets: those change and leave it what it is.
+fn definition(spec: &ServerSpec) -> String {
+    let mut hash = Sha256::new();
+    let mut add = |text: &str| {
+        hash.update(text.len().to_le_bytes());
+        hash.update(text.as_bytes());
+    };
+    match &spec.target {
+        Target::Child { command, args, cwd, .. } => {
+            add("child");
+            add(command);
+            args.iter().for_each(|arg| add(arg));
+            add(&cwd.as_ref().map(|cwd| cwd.to_string_lossy()).unwrap_or_default());
+        }
+        Target::Http { url, .. } => {
+            add("http");
+            add(url);
+        }
+        Target::Embedded(name) => {
+            add("embedded");
+            add(name);
+        }
+    }
+    hex(&hash.finalize())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or('0');
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+impl std::fmt::Debug for Pins {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pins").field("mode", &self.mode).finish_non_exhaustive()
+    }
+}
