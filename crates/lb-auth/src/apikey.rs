@@ -57,6 +57,11 @@ impl ApiKeys {
         sent.strip_prefix(PREFIX).and_then(|_| self.0.get(&Hash::of(sent.as_bytes()).hex()))
     }
 
+    /// Whether there is one with this hash, in hexadecimal digits.
+    pub(crate) fn has(&self, hash: &str) -> bool {
+        self.0.contains_key(hash)
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -14,7 +14,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::apikey::ApiKeys;
+use crate::audit::Seldom;
 use crate::client::Clients;
+use crate::clock::Clock;
 use crate::family::Families;
 use crate::fetch::Fetch;
 use crate::form::Form;
@@ -25,9 +27,13 @@ use crate::refusal::{Place, Refusal};
 use crate::resource::Resources;
 use crate::rights::Carried;
 use crate::scope::{Scope, Scopes};
-use crate::secret::{Hash, equal};
+use crate::secret::{Hash, Secret, equal};
 use crate::settings::Settings;
 use crate::token::{TokenError, verify};
+
+/// What stands for the family of those who do not log in: the hash of what they send comes behind it.
+const KEY_FAMILY: &str = "key:";
+const OPERATOR_FAMILY: &str = "operator:";
 
 /// What somebody who was let in may do, for one request. Written as text, it can be carried to another node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,13 +43,19 @@ pub struct Grant {
     pub who: Who,
     /// What the token may do.
     pub scopes: Scopes,
-    /// The family of the token, which a session that was used with it ends with.
+    /// The family of the token, or what stands for a key: what was used with it ends with it.
     pub family: Option<String>,
     /// Whether everything is allowed, because the operator or a key of an administrator sent it.
     pub(crate) operator: bool,
 }
 
 impl Grant {
+    /// Whether it came of a login, and not of a key or an operator's token.
+    pub(crate) fn is_login(&self) -> bool {
+        let own = |family: &String| !family.starts_with(KEY_FAMILY) && !family.starts_with(OPERATOR_FAMILY);
+        self.family.as_ref().is_some_and(own)
+    }
+
     /// Whether the gateway itself may be changed.
     pub fn is_admin(&self) -> bool {
         self.scopes.has(&Scope::Admin)
@@ -77,7 +89,11 @@ pub struct Auth {
     pub(crate) idp: Option<Idp>,
     rules: RwLock<Arc<Rules>>,
     api_keys: RwLock<Arc<ApiKeys>>,
-    operator: Option<Hash>,
+    operator: RwLock<Option<Hash>>,
+    origins: RwLock<Vec<String>>,
+    clock: Clock,
+    pub(crate) refusals: Seldom,
+    pub(crate) keys_used: Seldom,
 }
 
 impl Auth {
@@ -85,11 +101,13 @@ impl Auth {
     ///
     /// # Errors
     /// Everything in the settings that would let strangers in or nobody.
-    pub fn new(settings: Settings, keys: Keys, ports: Ports) -> Result<Self, SetupError> {
+    pub fn new(mut settings: Settings, keys: Keys, ports: Ports) -> Result<Self, SetupError> {
         let problems = settings.problems();
         if !problems.is_empty() {
             return Err(SetupError(problems));
         }
+        // Clients name us in one way only, whichever way the operator writes it.
+        settings.public_url = crate::settings::plain(&settings.public_url);
         let keys = Arc::new(keys);
         let idp = settings.provider.clone().map(|provider| Idp::new(provider, &settings.public_url, ports.provider));
         Ok(Self {
@@ -98,7 +116,11 @@ impl Auth {
             resources: Resources::new(&settings.public_url),
             rules: RwLock::new(Arc::new(settings.rules.clone())),
             api_keys: RwLock::new(Arc::new(settings.api_keys.clone())),
-            operator: settings.operator_token.as_ref().map(crate::secret::Secret::hash),
+            operator: RwLock::new(settings.operator_token.as_ref().map(Secret::hash)),
+            origins: RwLock::new(settings.origins.clone()),
+            clock: Clock::new(ports.store.clone()),
+            refusals: Seldom::default(),
+            keys_used: Seldom::default(),
             store: ports.store,
             settings,
             keys,
@@ -116,6 +138,25 @@ impl Auth {
         *self.api_keys.write() = Arc::new(keys);
     }
 
+    /// Replaces what an operator sends; the one before is good no longer.
+    pub fn set_operator_token(&self, token: Option<&Secret>) {
+        *self.operator.write() = token.map(Secret::hash);
+    }
+
+    /// Replaces the origins of pages that may use `/token`, `/register` and `/revoke`.
+    pub fn set_origins(&self, origins: Vec<String>) {
+        *self.origins.write() = origins;
+    }
+
+    pub(crate) fn is_origin(&self, origin: &str) -> bool {
+        self.origins.read().iter().any(|allowed| allowed == origin)
+    }
+
+    /// What time it is for tokens: on several nodes that of the store they share. Cancel safe: yes.
+    pub async fn now(&self) -> SystemTime {
+        self.clock.now().await
+    }
+
     pub(crate) fn rules(&self) -> Arc<Rules> {
         self.rules.read().clone()
     }
@@ -126,11 +167,14 @@ impl Auth {
     /// Why it does not go on; [`refuse`](Self::refuse) makes the answer of it.
     pub async fn check(&self, headers: &HeaderMap, uri: &Uri, now: SystemTime) -> Result<Grant, Refusal> {
         let sent = bearer(headers, uri)?;
-        if self.operator.is_some_and(|operator| operator == Hash::of(sent.as_bytes())) {
-            return Ok(operator());
+        let hash = Hash::of(sent.as_bytes());
+        if self.operator.read().is_some_and(|operator| operator == hash) {
+            let grant = operator(&hash);
+            self.key_used(&grant, now);
+            return Ok(grant);
         }
         if ApiKeys::looks_like(sent) {
-            return self.by_key(sent);
+            return self.by_key(sent).inspect(|grant| self.key_used(grant, now));
         }
         if self.idp.is_none() {
             return Err(Refusal::Invalid);
@@ -154,8 +198,14 @@ impl Auth {
             return Err(Refusal::Invalid);
         }
         let scopes = Scopes::parse(&claims.scope).ok_or(Refusal::Invalid)?;
-        let scopes = if rules.admins.name(&who) { scopes } else { scopes.without_admin() };
+        let scopes = if rules.is_admin(&who) { scopes } else { scopes.without_admin() };
         Ok(Grant { who, scopes, family: Some(claims.fam), operator: false })
+    }
+
+    /// What somebody lacks who is no administrator: a scope, if the rules would give it to them.
+    pub fn lacks_admin(&self, grant: &Grant) -> Refusal {
+        let scopes = Scopes::default().with(Scope::Admin);
+        if self.rules().admins.name(&grant.who) { Refusal::Scope { scopes } } else { Refusal::Denied }
     }
 
     fn by_key(&self, sent: &str) -> Result<Grant, Refusal> {
@@ -163,7 +213,8 @@ impl Auth {
         let key = keys.find(sent).ok_or(Refusal::Invalid)?;
         let who = named(&format!("key:{}", key.id));
         let operator = key.scopes.has(&Scope::Admin);
-        Ok(Grant { who, scopes: key.scopes.clone(), family: None, operator })
+        let family = Some(format!("{KEY_FAMILY}{}", Hash::of(sent.as_bytes()).hex()));
+        Ok(Grant { who, scopes: key.scopes.clone(), family, operator })
     }
 
     /// Decides on one request of somebody who was let in.
@@ -177,12 +228,27 @@ impl Auth {
         refusal.answer(&Place { metadata }, id)
     }
 
-    /// Whether the family of a token still lives, for what must end with it. Not known while the store is away.
+    /// Whether the family of a token still lives and its person is still let in, for what must end with it. Not known
+    /// while the store is away.
     ///
     /// # Errors
     /// What the store says.
     pub async fn is_alive(&self, family: &str, now: SystemTime) -> Result<bool, lb_store::Error> {
-        self.families.lives(family, now).await
+        if let Some(hash) = family.strip_prefix(KEY_FAMILY) {
+            return Ok(self.api_keys.read().has(hash));
+        }
+        if let Some(hash) = family.strip_prefix(OPERATOR_FAMILY) {
+            return Ok(self.operator.read().is_some_and(|operator| operator.hex() == hash));
+        }
+        let living = self.families.living(family, now).await?;
+        Ok(living.is_some_and(|record| self.rules().lets_in(&record.granted.login.who(&record.granted.client))))
+    }
+
+    /// Ends once more what was ended here and what the store may have forgotten. Cancel safe: the next one goes on.
+    pub async fn tend(&self, now: SystemTime) {
+        if let Err(error) = self.families.tend(now).await {
+            tracing::debug!(%error, "what was ended is ended again later");
+        }
     }
 
     /// Whether a path is one that [`handle`](Self::handle) answers.
@@ -223,9 +289,10 @@ fn bearer<'a>(headers: &'a HeaderMap, uri: &Uri) -> Result<&'a str, Refusal> {
     if token.is_empty() || !token.bytes().all(fits) { Err(Refusal::Malformed) } else { Ok(token) }
 }
 
-fn operator() -> Grant {
+fn operator(token: &Hash) -> Grant {
     let scopes = Scopes::default().with(Scope::Admin);
-    Grant { who: named("operator"), scopes, family: None, operator: true }
+    let family = Some(format!("{OPERATOR_FAMILY}{}", token.hex()));
+    Grant { who: named("operator"), scopes, family, operator: true }
 }
 
 fn named(name: &str) -> Who {

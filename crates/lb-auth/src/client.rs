@@ -61,7 +61,8 @@ pub(crate) struct Client {
     pub method: Method,
     pub secret: Option<Hash>,
     pub refreshes: bool,
-    /// What it may ask for; `None` is anything.
+    /// What it has said that it will ask for, which is told back to it. It binds nobody: a client may need more later, and a
+    /// person agrees to each login.
     pub scopes: Option<Scopes>,
     pub origin: Origin,
 }
@@ -172,10 +173,16 @@ impl Clients {
 
     /// The same where tokens are exchanged: what a document says was looked at when its user logged in, and the tokens
     /// are bound to its address. Its host being away must not end anybody's work.
-    pub async fn find_for_tokens(&self, id: &str) -> Result<Client, ClientError> {
-        match self.named(id).await? {
-            Named::Client(client) => Ok(*client),
-            Named::Document(_, host) => Ok(document::public(id, &host)),
+    pub async fn find_for_tokens(&self, id: &str, from: IpAddr, now: SystemTime) -> Result<Client, ClientError> {
+        let host = match self.named(id).await? {
+            Named::Client(client) => return Ok(*client),
+            Named::Document(_, host) => host,
+        };
+        match self.find(id, from, now).await {
+            // It now says that it can show who it is, or that it is another one.
+            Err(ClientError::Document(why)) if document::is_said(why) => Err(ClientError::Document(why)),
+            Err(ClientError::Store(error)) => Err(ClientError::Store(error)),
+            Ok(_) | Err(_) => Ok(document::public(id, &host)),
         }
     }
 

@@ -5,6 +5,7 @@ mod callback;
 mod consent;
 mod exchange;
 mod metadata;
+mod operator;
 mod stats;
 mod transaction;
 
@@ -21,6 +22,7 @@ use http::{HeaderMap, Method, Request, StatusCode};
 use crate::answer::{self, Answer};
 use crate::auth::Auth;
 use crate::pages;
+use crate::redirect::is_loopback;
 
 /// The longest body, in bytes.
 const BODY_BYTES_MAX: usize = 16 * 1_024;
@@ -44,6 +46,10 @@ pub(crate) enum Route {
     Revoke,
     Stats,
     Style,
+    /// An operator logs in, for pages.
+    Login,
+    /// And out again.
+    Logout,
 }
 
 impl Route {
@@ -55,6 +61,8 @@ impl Route {
             "/oauth/callback" | "/oauth/auth0-callback" => return Some(Self::Callback),
             "/oauth/stats" => return Some(Self::Stats),
             "/oauth/style.css" => return Some(Self::Style),
+            "/login" => return Some(Self::Login),
+            "/logout" => return Some(Self::Logout),
             _ => {}
         }
         match path.strip_prefix("/oauth").unwrap_or(path) {
@@ -115,10 +123,11 @@ pub(crate) async fn answer(auth: &Auth, request: &Request<Bytes>, from: IpAddr, 
 
 async fn routed(auth: &Auth, route: &Route, request: &Request<Bytes>, from: IpAddr, now: SystemTime) -> Answer {
     let (get, post) = (request.method() == Method::GET, request.method() == Method::POST);
+    let read = get || request.method() == Method::HEAD;
     match route {
-        Route::Server if get => auth.server_metadata(),
-        Route::Resource(path) if get => auth.resource_metadata(path),
-        Route::Nothing if get => missing(),
+        Route::Server if read => auth.server_metadata(),
+        Route::Resource(path) if read => auth.resource_metadata(path),
+        Route::Nothing if read => missing(),
         Route::Authorize if get => auth.authorize(request.uri().query().unwrap_or_default(), from, now).await,
         Route::Consent if get => auth.show_consent(request, now).await,
         Route::Consent if post => auth.take_consent(request, now).await,
@@ -128,7 +137,9 @@ async fn routed(auth: &Auth, route: &Route, request: &Request<Bytes>, from: IpAd
         Route::Register if post => missing(),
         Route::Revoke if post => auth.revoke(request, from, now).await,
         Route::Stats if get => auth.stats(request, now).await,
-        Route::Style if get => style(),
+        Route::Style if read => style(),
+        Route::Login if get => auth.open_login(request.uri().query().unwrap_or_default(), from, now).await,
+        Route::Logout if get => auth.logout(request.headers()).await,
         Route::Consent => answer::not_allowed("GET, POST"),
         Route::Token | Route::Register | Route::Revoke => answer::not_allowed("POST"),
         Route::Server
@@ -137,11 +148,13 @@ async fn routed(auth: &Auth, route: &Route, request: &Request<Bytes>, from: IpAd
         | Route::Authorize
         | Route::Callback
         | Route::Stats
-        | Route::Style => answer::not_allowed("GET"),
+        | Route::Style
+        | Route::Login
+        | Route::Logout => answer::not_allowed("GET"),
     }
 }
 
-fn style() -> Answer {
+pub(crate) fn style() -> Answer {
     let mut answer = answer::empty(StatusCode::OK);
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/css; charset=utf-8"));
     *answer.body_mut() = Bytes::from_static(pages::STYLE.as_bytes());
@@ -164,7 +177,11 @@ pub(crate) fn failed_for_now(what: &str) -> Answer {
 
 fn allowed_origin(auth: &Auth, route: &Route, headers: &HeaderMap) -> Option<HeaderValue> {
     let origin = headers.get(ORIGIN).filter(|_| route.is_for_pages())?;
-    auth.settings.origins.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes()).then(|| origin.clone())
+    let text = origin.to_str().ok()?;
+    // As everywhere else, pages of this machine may.
+    let is_local =
+        || url::Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && is_loopback(&url));
+    (auth.is_origin(text) || is_local()).then(|| origin.clone())
 }
 
 fn preflight(auth: &Auth, route: &Route, headers: &HeaderMap) -> Answer {
@@ -192,8 +209,17 @@ pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
 
 /// Whether a body is a form.
 pub(crate) fn is_form(headers: &HeaderMap) -> bool {
+    is_of_kind(headers, "application/x-www-form-urlencoded")
+}
+
+/// Whether a body is JSON.
+pub(crate) fn is_json(headers: &HeaderMap) -> bool {
+    is_of_kind(headers, "application/json")
+}
+
+fn is_of_kind(headers: &HeaderMap, wanted: &str) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/x-www-form-urlencoded")
+    kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(wanted)
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@
 //! that of many that happen at once one wins and the others see what it did. Codes and refresh tokens begin with the
 //! name of their family, and only their hashes are kept.
 
+mod cache;
+mod gone;
 mod parts;
 mod record;
 
@@ -14,9 +16,12 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use lb_store::{Applied, Batch, Key, Store};
 
+use self::cache::Cache;
+use self::gone::Gone;
 pub use self::record::Login;
-use self::record::{Cache, Leeway, Live};
 pub(crate) use self::record::{Granted, Record, State};
+use self::record::{Leeway, Live};
+use crate::audit;
 use crate::keys::Keys;
 use crate::scope::Scopes;
 use crate::secret::{Hash, Secret, random};
@@ -32,6 +37,9 @@ pub const FAMILY_LIFE: Duration = Duration::from_secs(30 * 86_400);
 pub const LEEWAY: Duration = Duration::from_secs(10);
 /// How long a record is believed without asking the store.
 pub const CACHED_FOR: Duration = Duration::from_secs(5);
+
+/// The same for what must end with it: that is asked for every two seconds, and ends within five.
+const WATCHED_FOR: Duration = Duration::from_secs(2);
 
 /// How often a change is tried when others change the same family.
 const TRIES_MAX: usize = 64;
@@ -81,11 +89,12 @@ pub(crate) struct Families {
     keys: Arc<Keys>,
     issuer: String,
     cache: Cache,
+    gone: Gone,
 }
 
 impl Families {
     pub fn new(store: Arc<dyn Store>, keys: Arc<Keys>, issuer: &str) -> Self {
-        Self { store, keys, issuer: issuer.into(), cache: Cache::default() }
+        Self { store, keys, issuer: issuer.into(), cache: Cache::default(), gone: Gone::default() }
     }
 
     /// Begins a family with a code that can be redeemed once.
@@ -117,7 +126,8 @@ impl Families {
                     let (scopes, resource) = match checked {
                         Ok(narrowed) => narrowed,
                         Err(why) => {
-                            if self.end_if(&id, kept).await? {
+                            if self.end_if(&id, kept, now).await? {
+                                audit::tokens("token_issued", &record.granted, "refused");
                                 return Err(why);
                             }
                             continue;
@@ -125,18 +135,35 @@ impl Families {
                     };
                     let live = Live::first(*hash, now);
                     if let Some(issued) = self.issue(&id, kept, &record, live, (&scopes, &resource), now).await? {
+                        audit::tokens("token_issued", &record.granted, "ok");
                         return Ok(issued);
                     }
                 }
                 State::Live(live) if live.code == Hash::of(code.as_bytes()) => {
                     tracing::warn!(event = "code_reused", client = %record.granted.client, "a code was used twice");
-                    self.end(&id).await?;
+                    audit::tokens("code_reused", &record.granted, "login_ended");
+                    self.end(&id, now).await?;
                     return Err(GrantError::Invalid);
                 }
                 State::Code { .. } | State::Live(_) => return Err(GrantError::Invalid),
             }
         }
         Err(busy())
+    }
+
+    /// Uses up a code that came without the client having shown that it is itself.
+    pub async fn spoil(&self, code: &str, now: SystemTime) -> Result<(), GrantError> {
+        let Some(id) = parts::family_of_code(code) else { return Ok(()) };
+        let hash = Hash::of(code.as_bytes());
+        let Some((_, record)) = self.read(&id).await? else { return Ok(()) };
+        let of_it = match &record.state {
+            State::Code { hash: kept, .. } => *kept == hash,
+            State::Live(live) => live.code == hash,
+        };
+        if of_it {
+            self.end(&id, now).await?;
+        }
+        Ok(())
     }
 
     /// Exchanges a refresh token for new tokens. One that was spent ends the family, unless its answer may be lost.
@@ -155,10 +182,19 @@ impl Families {
             let (scopes, resource) = record.narrow(asked)?;
             let next = live.next(now);
             if let Some(issued) = self.rotate(&id, kept, &record, next, token, (&scopes, &resource), now).await? {
+                audit::tokens("token_refreshed", &record.granted, "ok");
                 return Ok(issued);
             }
         }
         Err(busy())
+    }
+
+    /// What the family of a code or refresh token was granted, if it is there.
+    pub async fn granted(&self, token: &str) -> Result<Option<Granted>, GrantError> {
+        let Some(id) = parts::family_of_refresh(token).or_else(|| parts::family_of_code(token)) else {
+            return Ok(None);
+        };
+        Ok(self.read(&id).await?.map(|(_, record)| record.granted))
     }
 
     /// A refresh token that is not the current one: the one before, repeated, or one that was stolen.
@@ -175,7 +211,8 @@ impl Families {
         }
         if parts::is_ours(&self.keys, token) {
             tracing::warn!(event = "refresh_reused", client = %record.granted.client, "a spent refresh token was used");
-            self.end(id).await?;
+            audit::tokens("refresh_reused", &record.granted, "login_ended");
+            self.end(id, now).await?;
         }
         Err(GrantError::Invalid)
     }
@@ -232,6 +269,7 @@ impl Families {
             fam: crate::secret::hex(id),
             epo: live.epoch,
         };
+        live.token.clone_from(&claims.jti);
         let access_token = mint(&self.keys, &claims).map_err(|_| GrantError::Invalid)?;
         let refresh = record.granted.refreshes.then(|| parts::refresh(&self.keys, id, &random()));
         live.refresh = refresh.as_ref().map(Secret::hash);
@@ -242,18 +280,13 @@ impl Families {
     /// The record that a token of ours belongs to, if the token is still good.
     pub async fn check(&self, claims: &Claims, now: SystemTime) -> Result<Option<Arc<Record>>, lb_store::Error> {
         let Some(id) = parts::family(&claims.fam) else { return Ok(None) };
-        let cached = self.cache.find(&id, now).filter(|record| claims.epo <= record.epoch());
-        let record = match cached {
-            Some(record) => record,
-            None => match self.read(&id).await.map_err(store_only)? {
-                None => {
-                    self.cache.forget(&id);
-                    return Ok(None);
-                }
-                Some((_, record)) => self.cache.keep(&id, record, now),
-            },
+        let is_up_to_date = |record: &Option<Arc<Record>>| record.as_ref().is_none_or(|it| claims.epo <= it.epoch());
+        let found = match self.cache.find(&id, CACHED_FOR, now).filter(is_up_to_date) {
+            Some(known) => known,
+            None => self.look(&id, now).await?,
         };
-        if !record.takes(claims, now) {
+        let Some(record) = found else { return Ok(None) };
+        if !record.takes(claims, now) || self.gone.has_token(&claims.jti) {
             return Ok(None);
         }
         if record.awaits(claims, now) {
@@ -262,14 +295,39 @@ impl Families {
         Ok(Some(record))
     }
 
-    /// Whether a family lives, for what ends with it.
-    pub async fn lives(&self, family: &str, now: SystemTime) -> Result<bool, lb_store::Error> {
-        let Some(id) = parts::family(family) else { return Ok(false) };
-        if let Some(record) = self.cache.find(&id, now) {
-            return Ok(seconds(now) < record.ends());
+    /// A family that lives, for what ends with it.
+    pub async fn living(&self, family: &str, now: SystemTime) -> Result<Option<Arc<Record>>, lb_store::Error> {
+        let Some(id) = parts::family(family) else { return Ok(None) };
+        let found = match self.cache.find(&id, WATCHED_FOR, now) {
+            Some(known) => known,
+            None => self.look(&id, now).await?,
+        };
+        Ok(found.filter(|record| seconds(now) < record.ends()))
+    }
+
+    /// Ends once more what was ended here, after the store may have lost that.
+    pub async fn tend(&self, now: SystemTime) -> Result<(), GrantError> {
+        let life = self.store.facts().lives;
+        let Some(again) = self.gone.in_life(life) else { return Ok(()) };
+        for id in again.families {
+            self.end(&id, now).await?;
         }
-        let Some((_, record)) = self.read(&id).await.map_err(store_only)? else { return Ok(false) };
-        Ok(seconds(now) < self.cache.keep(&id, record, now).ends())
+        for claims in again.tokens {
+            self.revoke_access(&claims, &claims.client_id, now).await?;
+        }
+        self.gone.done_in(life);
+        Ok(())
+    }
+
+    /// Reads a record for everybody who asks for it within the next seconds.
+    async fn look(&self, id: &[u8; 16], now: SystemTime) -> Result<Option<Arc<Record>>, lb_store::Error> {
+        match self.read(id).await.map_err(store_only)? {
+            Some((_, record)) => Ok(Some(self.cache.keep(id, record, now))),
+            None => {
+                self.cache.keep_missing(id, now);
+                Ok(None)
+            }
+        }
     }
 
     /// The client has its new tokens: the old refresh token is not answered again. When that cannot be written, the
@@ -286,13 +344,14 @@ impl Families {
     }
 
     /// Ends the family of a refresh token, if the client may.
-    pub async fn revoke_refresh(&self, token: &str, client: &str) -> Result<bool, lb_store::Error> {
+    pub async fn revoke_refresh(&self, token: &str, client: &str, now: SystemTime) -> Result<bool, lb_store::Error> {
         let Some(id) = parts::family_of_refresh(token) else { return Ok(false) };
         let Some((_, record)) = self.read(&id).await.map_err(store_only)? else { return Ok(true) };
         let hash = Hash::of(token.as_bytes());
         let current = matches!(&record.state, State::Live(live) if live.refresh == Some(hash));
         if record.granted.client == client && (current || parts::is_ours(&self.keys, token)) {
-            self.end(&id).await?;
+            self.end(&id, now).await?;
+            audit::tokens("token_revoked", &record.granted, "login_ended");
         }
         Ok(true)
     }
@@ -306,7 +365,10 @@ impl Families {
             if record.granted.client != client || live.revoked.contains(&claims.jti) {
                 return Ok(());
             }
+            let granted = record.granted.clone();
             if self.replace(&id, kept, record.with(live.without(&claims.jti)), now).await? {
+                self.gone.token(claims, now);
+                audit::tokens("token_revoked", &granted, "ok");
                 return Ok(());
             }
         }
@@ -314,6 +376,9 @@ impl Families {
     }
 
     async fn read(&self, id: &[u8; 16]) -> Result<Option<(Bytes, Record)>, GrantError> {
+        if self.gone.has_family(id) {
+            return Ok(None);
+        }
         let Some(kept) = self.store.get(&key(id)?).await? else { return Ok(None) };
         // What cannot be read is not there.
         Ok(serde_json::from_slice(&kept).ok().map(|record| (kept, record)))
@@ -331,15 +396,21 @@ impl Families {
         Ok(done)
     }
 
-    async fn end(&self, id: &[u8; 16]) -> Result<(), lb_store::Error> {
+    async fn end(&self, id: &[u8; 16], now: SystemTime) -> Result<(), lb_store::Error> {
         self.cache.forget(id);
-        self.store.delete(&key(id)?).await.map(drop)
+        self.store.delete(&key(id)?).await?;
+        self.gone.family(id, now);
+        Ok(())
     }
 
-    async fn end_if(&self, id: &[u8; 16], kept: Bytes) -> Result<bool, lb_store::Error> {
+    async fn end_if(&self, id: &[u8; 16], kept: Bytes, now: SystemTime) -> Result<bool, lb_store::Error> {
         let key = key(id)?;
         let batch = Batch::new().when(&key, Some(kept)).delete(&key);
-        Ok(matches!(self.store.apply(batch).await?, Applied::Done(_)))
+        let done = matches!(self.store.apply(batch).await?, Applied::Done(_));
+        if done {
+            self.gone.family(id, now);
+        }
+        Ok(done)
     }
 }
 

@@ -1,14 +1,17 @@
-//! Who gets in: the front half of OAuth.
+//! Who gets in, and where we get in ourselves: both halves of OAuth.
 //!
 //! A resource server that checks every request ([`Grant`], [`Refusal`]), the authorization server that clients get
-//! their tokens from, the login at the operator's provider, and the rules that decide who may do what ([`decide`]). Opens
-//! no connections: others are asked through [`Fetch`], and everything that outlives a request is in an `lb_store::Store`.
-//! Time is an argument.
+//! their tokens from, the login at the operator's provider, and the rules that decide who may do what ([`decide`]). Servers
+//! behind us that want a login get it from [`behind`]. Opens no connections: others are asked through [`Fetch`], and
+//! everything that outlives a request is in an `lb_store::Store`. Time is an argument.
 
 mod answer;
 mod apikey;
+mod audit;
 mod auth;
+pub mod behind;
 mod client;
+mod clock;
 mod endpoint;
 mod family;
 mod fetch;
@@ -27,6 +30,8 @@ mod secret;
 mod settings;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod timing;
 mod token;
 
 pub use apikey::{ApiKey, ApiKeys, KeyFileError, new_key};

@@ -1,6 +1,7 @@
 //! The provider at which people log in: found, asked and believed only as far as it is signed.
 
 mod idtoken;
+mod known;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -8,28 +9,34 @@ use std::time::{Duration, SystemTime};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Method, Response};
 use jsonwebtoken::jwk::JwkSet;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use tokio::sync::Mutex;
 use url::Url;
 use url::form_urlencoded::Serializer;
 
 use self::idtoken::{Expected, IdError};
+use self::known::Known;
 use crate::family::Login;
 use crate::fetch::{Ask, Fetch, fetch};
+use crate::policy::Need;
 use crate::redirect::is_loopback;
 use crate::secret::{Hash, Secret};
 use crate::settings::Provider;
 
 /// How long what a provider says of itself, and its keys, are believed.
-const KEPT_FOR: Duration = Duration::from_secs(600);
+pub(crate) const KEPT_FOR: Duration = Duration::from_secs(600);
+/// The same before somebody is sent there: it must have answered a moment ago.
+pub(crate) const PROBED_FOR: Duration = Duration::from_secs(30);
 /// How often keys are asked for because of one that is not known.
 const KEYS_EVERY: Duration = Duration::from_secs(60);
-const ASK_TIMEOUT: Duration = Duration::from_secs(5);
-const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long one answer may take. A person is told within five seconds that there is none.
+const ASK_TIMEOUT: Duration = Duration::from_secs(4);
+/// How long everything may take that is asked when somebody comes back.
+const LOGIN_TIMEOUT: Duration = Duration::from_millis(4_500);
 const BYTES_MAX: usize = 256 * 1_024;
 const GROUPS_MAX: usize = 256;
 
@@ -74,8 +81,8 @@ pub(crate) struct Idp {
     pub settings: Provider,
     callback: String,
     port: Arc<dyn Fetch>,
-    metadata: Mutex<Option<(SystemTime, Arc<Metadata>)>>,
-    keys: Mutex<Option<(SystemTime, Arc<JwkSet>)>>,
+    metadata: Known<Metadata>,
+    keys: Known<JwkSet>,
 }
 
 #[derive(Deserialize)]
@@ -87,31 +94,14 @@ struct Tokens {
 impl Idp {
     pub fn new(settings: Provider, public_url: &str, port: Arc<dyn Fetch>) -> Self {
         let callback = format!("{public_url}/oauth/callback");
-        Self { settings, callback, port, metadata: Mutex::default(), keys: Mutex::default() }
+        Self { settings, callback, port, metadata: Known::default(), keys: Known::default() }
     }
 
-    /// What the provider says of itself. Cancel safe: the next one asks.
-    pub async fn metadata(&self, now: SystemTime) -> Result<Arc<Metadata>, LoginError> {
-        let mut kept = self.metadata.lock().await;
-        if let Some((at, metadata)) = &*kept
-            && now.duration_since(*at).is_ok_and(|age| age < KEPT_FOR)
-        {
-            return Ok(metadata.clone());
-        }
-        let issuer = &self.settings.issuer;
-        let address = format!("{}/.well-known/openid-configuration", issuer.strip_suffix('/').unwrap_or(issuer));
-        let answer = self.get(&endpoint(&address)?, None).await?;
-        let metadata: Metadata =
-            serde_json::from_slice(answer.body()).map_err(|_| LoginError::Wrong("its configuration cannot be read"))?;
-        if metadata.issuer != *issuer {
-            return Err(LoginError::Wrong("its configuration names another issuer; they must be equal byte for byte"));
-        }
-        for address in [&metadata.authorization_endpoint, &metadata.token_endpoint, &metadata.jwks_uri] {
-            endpoint(address)?;
-        }
-        let metadata = Arc::new(metadata);
-        *kept = Some((now, metadata.clone()));
-        Ok(metadata)
+    /// What the provider says of itself, not older than this. Cancel safe: others who ask go on.
+    pub async fn metadata(&self, age_max: Duration, now: SystemTime) -> Result<Arc<Metadata>, LoginError> {
+        let (port, issuer) = (self.port.clone(), self.settings.issuer.clone());
+        let ask = || async move { configuration(&*port, &issuer).await.map(Arc::new) }.boxed();
+        self.metadata.get(age_max, now, ask).await
     }
 
     /// Where a person's browser is sent to log in.
@@ -142,8 +132,14 @@ impl Idp {
     }
 
     /// Exchanges the provider's code for who has logged in. Its tokens are dropped at the end.
-    pub async fn login(&self, code: &str, attempt: &Attempt, now: SystemTime) -> Result<Login, LoginError> {
-        let metadata = self.metadata(now).await?;
+    pub async fn login(&self, code: &str, attempt: &Attempt, need: Need, now: SystemTime) -> Result<Login, LoginError> {
+        let login = self.identify(code, attempt, need, now);
+        let late = || LoginError::Away("it did not answer in time".to_owned());
+        tokio::time::timeout(LOGIN_TIMEOUT, login).await.map_err(|_| late())?
+    }
+
+    async fn identify(&self, code: &str, attempt: &Attempt, need: Need, now: SystemTime) -> Result<Login, LoginError> {
+        let metadata = self.metadata(KEPT_FOR, now).await?;
         let tokens = self.exchange(&metadata, code, attempt).await?;
         let token = tokens.id_token.ok_or(LoginError::Wrong("there is no id_token"))?;
         let expected =
@@ -161,14 +157,22 @@ impl Idp {
         if let (Some(access), Some(address)) = (&tokens.access_token, &metadata.userinfo_endpoint)
             && (!claims.contains_key("email") || !claims.contains_key(&self.settings.groups_claim))
         {
-            self.supplement(&mut claims, address, access).await?;
+            let lacks = |name: &str| !claims.contains_key(name);
+            let needed = (need.email && lacks("email")) || (need.groups && lacks(&self.settings.groups_claim));
+            match self.supplement(&mut claims, address, access).await {
+                Err(error) if needed => return Err(error),
+                Err(error) => {
+                    tracing::debug!(%error, "the provider tells no more of somebody, and no rule asks for it")
+                }
+                Ok(()) => {}
+            }
         }
         Ok(self.who(&claims))
     }
 
     /// Adds what the provider tells only to those who ask for it. What was signed stays as it was.
     async fn supplement(&self, claims: &mut Map<String, Value>, address: &str, access: &str) -> Result<(), LoginError> {
-        let answer = self.get(&endpoint(address)?, Some(access)).await?;
+        let answer = get(&*self.port, &endpoint(address)?, Some(access)).await?;
         let more: Map<String, Value> =
             serde_json::from_slice(answer.body()).map_err(|_| LoginError::Wrong("its userinfo cannot be read"))?;
         if more.get("sub") != claims.get("sub") {
@@ -206,7 +210,7 @@ impl Idp {
     }
 
     async fn exchange(&self, metadata: &Metadata, code: &str, attempt: &Attempt) -> Result<Tokens, LoginError> {
-        let answer = self.ask(self.exchange_of(metadata, code, attempt)?).await?;
+        let answer = put(&*self.port, self.exchange_of(metadata, code, attempt)?).await?;
         serde_json::from_slice(answer.body()).map_err(|_| LoginError::Wrong("its tokens cannot be read"))
     }
 
@@ -235,45 +239,61 @@ impl Idp {
             headers,
             body: Bytes::from(form.finish()),
             bytes_max: BYTES_MAX,
-            timeout: EXCHANGE_TIMEOUT,
+            timeout: ASK_TIMEOUT,
         })
     }
 
     /// The provider's keys, not older than this.
     async fn keys(&self, metadata: &Metadata, age_max: Duration, now: SystemTime) -> Result<Arc<JwkSet>, LoginError> {
-        let mut kept = self.keys.lock().await;
-        if let Some((at, keys)) = &*kept
-            && now.duration_since(*at).is_ok_and(|age| age < age_max)
+        // Also when it did not answer: whoever comes with a key that nobody knows asks for none within a minute.
+        if age_max <= KEYS_EVERY
+            && let Some(keys) = self.keys.since(KEYS_EVERY, now)
         {
-            return Ok(keys.clone());
+            return Ok(keys);
         }
-        let answer = self.get(&endpoint(&metadata.jwks_uri)?, None).await?;
-        let keys: JwkSet =
-            serde_json::from_slice(answer.body()).map_err(|_| LoginError::Wrong("its keys cannot be read"))?;
-        let keys = Arc::new(keys);
-        *kept = Some((now, keys.clone()));
-        Ok(keys)
+        let (port, url) = (self.port.clone(), endpoint(&metadata.jwks_uri)?);
+        let ask = || async move {
+            let answer = get(&*port, &url, None).await?;
+            let keys = serde_json::from_slice(answer.body());
+            keys.map(Arc::new).map_err(|_| LoginError::Wrong("its keys cannot be read"))
+        };
+        self.keys.get(age_max, now, || ask().boxed()).await
     }
+}
 
-    async fn get(&self, url: &Url, bearer: Option<&str>) -> Result<Response<Bytes>, LoginError> {
-        let mut headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json"))]);
-        if let Some(token) = bearer {
-            let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
-                .map_err(|_| LoginError::Wrong("its access token cannot be sent"))?;
-            value.set_sensitive(true);
-            headers.insert(AUTHORIZATION, value);
-        }
-        let (method, body) = (Method::GET, Bytes::new());
-        self.ask(Ask { method, url: url.clone(), headers, body, bytes_max: BYTES_MAX, timeout: ASK_TIMEOUT }).await
+/// What a provider says of itself.
+async fn configuration(port: &dyn Fetch, issuer: &str) -> Result<Metadata, LoginError> {
+    let address = format!("{}/.well-known/openid-configuration", issuer.strip_suffix('/').unwrap_or(issuer));
+    let answer = get(port, &endpoint(&address)?, None).await?;
+    let metadata: Metadata =
+        serde_json::from_slice(answer.body()).map_err(|_| LoginError::Wrong("its configuration cannot be read"))?;
+    if metadata.issuer != issuer {
+        return Err(LoginError::Wrong("its configuration names another issuer; they must be equal byte for byte"));
     }
+    for address in [&metadata.authorization_endpoint, &metadata.token_endpoint, &metadata.jwks_uri] {
+        endpoint(address)?;
+    }
+    Ok(metadata)
+}
 
-    async fn ask(&self, ask: Ask) -> Result<Response<Bytes>, LoginError> {
-        let answer = fetch(&*self.port, ask).await.map_err(|error| LoginError::Away(error.to_string()))?;
-        match answer.status().as_u16() {
-            200 => Ok(answer),
-            429 | 500.. => Err(LoginError::Away(format!("it answered {}", answer.status()))),
-            _ => Err(LoginError::Wrong("it refused what it was asked")),
-        }
+async fn get(port: &dyn Fetch, url: &Url, bearer: Option<&str>) -> Result<Response<Bytes>, LoginError> {
+    let mut headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json"))]);
+    if let Some(token) = bearer {
+        let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
+            .map_err(|_| LoginError::Wrong("its access token cannot be sent"))?;
+        value.set_sensitive(true);
+        headers.insert(AUTHORIZATION, value);
+    }
+    let (method, body) = (Method::GET, Bytes::new());
+    put(port, Ask { method, url: url.clone(), headers, body, bytes_max: BYTES_MAX, timeout: ASK_TIMEOUT }).await
+}
+
+async fn put(port: &dyn Fetch, ask: Ask) -> Result<Response<Bytes>, LoginError> {
+    let answer = fetch(port, ask).await.map_err(|error| LoginError::Away(error.to_string()))?;
+    match answer.status().as_u16() {
+        200 => Ok(answer),
+        429 | 500.. => Err(LoginError::Away(format!("it answered {}", answer.status()))),
+        _ => Err(LoginError::Wrong("it refused what it was asked")),
     }
 }
 
@@ -283,7 +303,7 @@ pub(crate) fn principal(issuer: &str, subject: &str) -> String {
     format!("u_{}", hash.chars().take(32).collect::<String>())
 }
 
-fn basic(id: &str, secret: &Secret) -> Result<HeaderValue, LoginError> {
+pub(crate) fn basic(id: &str, secret: &Secret) -> Result<HeaderValue, LoginError> {
     let encoded = |text: &str| url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
     let pair = format!("{}:{}", encoded(id), encoded(secret.expose()));
     let mut value = HeaderValue::from_str(&format!("Basic {}", STANDARD.encode(pair)))
@@ -293,7 +313,7 @@ fn basic(id: &str, secret: &Secret) -> Result<HeaderValue, LoginError> {
 }
 
 /// An address of the provider's: encrypted, or on this machine.
-fn endpoint(text: &str) -> Result<Url, LoginError> {
+pub(crate) fn endpoint(text: &str) -> Result<Url, LoginError> {
     let url = Url::parse(text).map_err(|_| LoginError::Wrong("one of its addresses cannot be read"))?;
     match url.scheme() {
         "https" => Ok(url),

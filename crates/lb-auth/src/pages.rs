@@ -7,17 +7,18 @@ use crate::scope::{Scope, Scopes};
 
 /// The one style of all pages.
 pub(crate) const STYLE: &str = "\
-:root{color-scheme:light dark;--fg:#1a1a1a;--bg:#f6f6f4;--card:#fff;--line:#d8d8d4;--go:#0a5c36;--warn:#8a4b00;--warnbg:#fff4e0}
-@media(prefers-color-scheme:dark){:root{--fg:#ececea;--bg:#161615;--card:#222220;--line:#3c3c38;--go:#3fae78;--warn:#ffc878;--warnbg:#3a2c14}}
+:root{color-scheme:light dark;--fg:#1a1a1a;--bg:#f6f6f4;--card:#fff;--line:#d8d8d4;--go:#0a5c36;--ongo:#fff;--warn:#8a4b00;--warnbg:#fff4e0}
+@media(prefers-color-scheme:dark){:root{--fg:#ececea;--bg:#161615;--card:#222220;--line:#3c3c38;--go:#3fae78;--ongo:#06140c;--warn:#ffc878;--warnbg:#3a2c14}}
 *{box-sizing:border-box}
 body{margin:0;padding:1rem;background:var(--bg);color:var(--fg);font:1rem/1.5 system-ui,sans-serif}
 main{max-width:32rem;margin:5vh auto;padding:1.5rem;background:var(--card);border:1px solid var(--line);border-radius:.5rem}
 h1{font-size:1.3rem;margin:0 0 1rem;overflow-wrap:anywhere}
 dt{font-weight:600;margin-top:.75rem}dd{margin:0;overflow-wrap:anywhere}
+dd ul{margin:0;padding-left:1.25rem}time{white-space:nowrap}form button{flex-basis:10rem}main>:last-child{margin-bottom:0}
 .warn{margin:1rem 0;padding:.75rem;border-left:.25rem solid var(--warn);background:var(--warnbg)}
 form{display:flex;flex-wrap:wrap;gap:.75rem;margin-top:1.5rem}
 button{flex:1 1 8rem;padding:.75rem;font:inherit;border:1px solid var(--line);border-radius:.375rem;background:transparent;color:inherit;cursor:pointer}
-button.go{background:var(--go);border-color:var(--go);color:#fff}
+button.go{background:var(--go);border-color:var(--go);color:var(--ongo)}
 button:focus-visible{outline:.2rem solid var(--warn);outline-offset:.1rem}
 ";
 
@@ -43,8 +44,8 @@ impl Consent<'_> {
         let mut row = |term: &str, text: &str| push(&mut body, &format!("<dt>{term}</dt><dd>{text}</dd>\n"));
         row("Application", &self.identity());
         row("You are sent back to", &format!("<strong>{}</strong>", escape(self.redirect_host)));
-        let scopes: Vec<String> = self.scopes.iter().map(|scope| escape(&in_words(scope))).collect();
-        row("It may", &scopes.join("<br>"));
+        let scopes = self.scopes.iter().map(|scope| format!("<li>{}</li>", escape(&in_words(scope))));
+        row("It may", &format!("<ul>{}</ul>", scopes.collect::<String>()));
         row("You log in at", &escape(self.provider));
         push(&mut body, "</dl>\n");
         if matches!(self.origin, Origin::Registered { .. }) {
@@ -70,7 +71,7 @@ impl Consent<'_> {
             Origin::Operator => format!("{} (set by the operator)", escape(self.client_id)),
             Origin::Document { host } => format!("<strong>{}</strong><br>{}", escape(host), escape(self.client_id)),
             Origin::Registered { at } => {
-                format!("unverified, registered on {}<br>{}", date(*at), escape(self.client_id))
+                format!("unverified, registered on <time>{}</time><br>{}", date(*at), escape(self.client_id))
             }
         }
     }
@@ -92,11 +93,23 @@ pub(crate) fn failure(title: &str, what: &str) -> String {
     document(title, &format!("<h1>{}</h1>\n<p>{}</p>\n", escape(title), escape(what)))
 }
 
+/// A page that leads on by itself, from us and so with the cookies of our own pages; `to` is a path of ours.
+pub(crate) fn onward(title: &str, to: &str) -> String {
+    let to = escape(to);
+    let head = format!("<meta http-equiv=\"refresh\" content=\"0; url={to}\">\n");
+    let body = format!("<h1>{}</h1>\n<p><a href=\"{to}\">Go on</a></p>\n", escape(title));
+    document_with(title, &head, &body)
+}
+
 fn document(title: &str, body: &str) -> String {
+    document_with(title, "", body)
+}
+
+fn document_with(title: &str, head: &str, body: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"robots\" content=\"noindex\">\n\
-         <title>{}</title>\n<link rel=\"stylesheet\" href=\"/oauth/style.css\">\n</head>\n<body>\n<main>\n{body}</main>\n</body>\n</html>\n",
+         <title>{}</title>\n<link rel=\"stylesheet\" href=\"/oauth/style.css\">\n{head}</head>\n<body>\n<main>\n{body}</main>\n</body>\n</html>\n",
         escape(title)
     )
 }
@@ -146,7 +159,7 @@ fn is_look_alike(c: char) -> bool {
 }
 
 /// The day of a time in seconds since 1970, as in `2026-07-28`.
-fn date(seconds: u64) -> String {
+pub(crate) fn date(seconds: u64) -> String {
     // Counts days in eras of 400 years that begin on the first of March.
     let days = seconds / 86_400 + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
@@ -187,7 +200,7 @@ mod tests {
         let html = page("Claude", &Origin::Registered { at: 1_785_196_800 }, true);
         for part in [
             "Claude wants to use landbridge",
-            "unverified, registered on 2026-07-28",
+            "unverified, registered on <time>2026-07-28</time>",
             "<strong>127.0.0.1</strong>",
             "see what every server offers",
             "read and call on the server git",

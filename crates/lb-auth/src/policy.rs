@@ -35,18 +35,22 @@ pub struct People {
 }
 
 impl People {
-    /// Whether they name somebody.
+    /// Whether they name somebody, or the client that they use.
     pub fn name(&self, who: &Who) -> bool {
+        self.name_person(who) || self.clients.iter().any(|client| **client == *who.client)
+    }
+
+    /// Whether they name somebody. Everybody can use a client, so that one says nothing of who it is.
+    pub fn name_person(&self, who: &Who) -> bool {
         let domain = who.domain.as_deref();
         self.subjects.iter().any(|subject| **subject == *who.subject)
             || self.domains.iter().any(|mine| domain.is_some_and(|domain| domain.eq_ignore_ascii_case(mine)))
             || self.groups.iter().any(|group| who.groups.iter().any(|theirs| **theirs == **group))
-            || self.clients.iter().any(|client| **client == *who.client)
     }
 
-    /// Whether they name nobody.
+    /// Whether they name no person.
     pub fn is_empty(&self) -> bool {
-        self.subjects.is_empty() && self.domains.is_empty() && self.groups.is_empty() && self.clients.is_empty()
+        self.subjects.is_empty() && self.domains.is_empty() && self.groups.is_empty()
     }
 }
 
@@ -75,7 +79,22 @@ pub struct Rules {
 impl Rules {
     /// Whether somebody is let in.
     pub fn lets_in(&self, who: &Who) -> bool {
-        self.allow.as_ref().is_none_or(|people| people.name(who))
+        self.allow.as_ref().is_none_or(|people| people.name_person(who))
+    }
+
+    /// Whether somebody may have `mcp:admin`.
+    pub fn is_admin(&self, who: &Who) -> bool {
+        self.admins.name_person(who)
+    }
+
+    /// What must be known of people to judge them.
+    pub(crate) fn need(&self) -> Need {
+        let all =
+            || self.allow.iter().chain([&self.admins]).chain(self.permit.iter().filter_map(|rule| rule.who.as_ref()));
+        Need {
+            email: all().any(|people| !people.domains.is_empty()),
+            groups: all().any(|people| !people.groups.is_empty()),
+        }
     }
 
     fn permits(&self, who: &Who, server: &str, tool: Option<&str>) -> bool {
@@ -86,6 +105,13 @@ impl Rules {
         };
         self.permit.is_empty() || self.permit.iter().filter(for_them).any(reaches)
     }
+}
+
+/// What must be known of people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Need {
+    pub email: bool,
+    pub groups: bool,
 }
 
 /// What comes of a request.
@@ -127,7 +153,7 @@ impl From<Decision> for Verdict {
 
 /// Decides on one request.
 pub fn decide(who: &Who, scopes: &Scopes, rules: &Rules, method: &str, target: Target<'_>) -> Decision {
-    let admin = rules.admins.name(who);
+    let admin = rules.is_admin(who);
     // The token may be older than the rules.
     let scopes = if admin { scopes.clone() } else { scopes.clone().without_admin() };
     let need = need(method, target);

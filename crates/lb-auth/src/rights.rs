@@ -1,7 +1,6 @@
 //! Who sent a request, as the rest of the gateway sees it: what a token may do goes with each request.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use lb_exchange::{Aim, BoxFuture, Families, Principal, Rights, Verdict, Visitor};
 use serde::{Deserialize, Serialize};
@@ -37,7 +36,7 @@ impl Auth {
         Visitor {
             principal: grant.who.principal.clone(),
             // A key has no login, and speaks for itself.
-            client: grant.family.as_ref().map(|_| Arc::from(&*grant.who.client)),
+            client: grant.is_login().then(|| Arc::from(&*grant.who.client)),
             family: grant.family.as_deref().map(Arc::from),
             rights: Some(Arc::new(Held { auth: self.clone(), grant: grant.clone() })),
         }
@@ -46,7 +45,11 @@ impl Auth {
 
 impl Families for Auth {
     fn lives<'a>(&'a self, family: &'a str) -> BoxFuture<'a, Option<bool>> {
-        Box::pin(async move { self.is_alive(family, SystemTime::now()).await.ok() })
+        Box::pin(async move { self.is_alive(family, self.now().await).await.ok() })
+    }
+
+    fn tend(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move { self.tend(self.now().await).await })
     }
 }
 

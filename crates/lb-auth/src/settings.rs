@@ -129,6 +129,9 @@ impl Settings {
                 );
             }
         }
+        if self.origins.iter().any(|origin| origin == "*") {
+            problems.push("allow_origin is *: with a login, name the pages that may call".to_owned());
+        }
         for client in &self.clients {
             for uri in &client.redirect_uris {
                 if let Err(why) = redirect::check(uri, &self.redirect_schemes) {
@@ -143,6 +146,12 @@ impl Settings {
     pub(crate) fn is_secure(&self) -> bool {
         self.public_url.starts_with("https:")
     }
+}
+
+/// An address as clients write it: its host in small letters, and without the port that its scheme has anyway.
+pub(crate) fn plain(text: &str) -> String {
+    let Ok(url) = Url::parse(text) else { return text.to_owned() };
+    url.as_str().strip_suffix('/').unwrap_or(url.as_str()).to_owned()
 }
 
 /// An address that tokens depend on is encrypted, or on this machine.

@@ -38,6 +38,10 @@ pub(crate) struct FakeIdp {
     pub alg: Mutex<Option<String>>,
     pub nonce: Mutex<String>,
     pub away: AtomicBool,
+    /// Whether it takes everything and answers nothing.
+    pub silent: AtomicBool,
+    /// How often anything was asked.
+    pub asked: AtomicUsize,
     pub key_fetches: AtomicUsize,
     pub exchanges: AtomicUsize,
 }
@@ -51,6 +55,8 @@ impl FakeIdp {
             alg: Mutex::default(),
             nonce: Mutex::default(),
             away: AtomicBool::new(false),
+            silent: AtomicBool::new(false),
+            asked: AtomicUsize::new(0),
             key_fetches: AtomicUsize::new(0),
             exchanges: AtomicUsize::new(0),
         })
@@ -99,6 +105,10 @@ fn new_key() -> Vec<u8> {
 impl Fetch for FakeIdp {
     fn fetch(&self, ask: Ask) -> BoxFuture<'_, Result<Response<Bytes>, FetchError>> {
         async move {
+            self.asked.fetch_add(1, Ordering::SeqCst);
+            if self.silent.load(Ordering::SeqCst) {
+                std::future::pending::<()>().await;
+            }
             if self.away.load(Ordering::SeqCst) {
                 return Err(FetchError::Failed("refused".into()));
             }
@@ -118,6 +128,7 @@ impl Fetch for FakeIdp {
                     assert!(ask.headers["authorization"].to_str().unwrap().starts_with("Basic "));
                     json!({"id_token": self.id_token(), "access_token": "at-idp"})
                 }
+                "/userinfo" if self.userinfo.lock().is_null() => return Err(FetchError::Failed("no userinfo".into())),
                 "/userinfo" => self.userinfo.lock().clone(),
                 other => panic!("{other}"),
             };

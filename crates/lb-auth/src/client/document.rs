@@ -24,6 +24,8 @@ const KEPT_MAX: Duration = Duration::from_secs(86_400);
 /// How long a failure is believed.
 const FAILED_FOR: Duration = Duration::from_secs(30);
 const DOCUMENTS_MAX: usize = 1_000;
+const NOT_FETCHED: &str = "the client's document could not be fetched";
+const NOT_THERE: &str = "the client's document is not there (its address must answer 200)";
 
 /// Documents that were fetched a moment ago.
 pub(super) struct Documents {
@@ -31,6 +33,35 @@ pub(super) struct Documents {
     kept: Mutex<HashMap<String, Kept>>,
     /// One fetch at a time for each address.
     under_way: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+/// Whoever waits for one fetch. The last one removes it, also one that goes away before it is done.
+struct Turn<'a> {
+    under_way: &'a Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    id: &'a str,
+    own: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Turn<'_> {
+    fn joined(mut self) -> Self {
+        self.own = self.under_way.lock().entry(self.id.to_owned()).or_insert_with(|| self.own.clone()).clone();
+        self
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut under_way = self.under_way.lock();
+        // The map's own and ours.
+        if under_way.get(self.id).is_some_and(|turn| Arc::strong_count(turn) <= 2) {
+            under_way.remove(self.id);
+        }
+    }
+}
+
+/// Whether this is what a document says, and not that there was none to read.
+pub(super) fn is_said(why: &str) -> bool {
+    !matches!(why, NOT_FETCHED | NOT_THERE)
 }
 
 #[derive(Clone)]
@@ -56,6 +87,12 @@ impl Documents {
         Self { port, kept: Mutex::default(), under_way: Mutex::default() }
     }
 
+    /// How many are being fetched.
+    #[cfg(test)]
+    pub fn under_way(&self) -> usize {
+        self.under_way.lock().len()
+    }
+
     /// What is known without asking.
     pub fn cached(&self, id: &str, now: SystemTime) -> Option<Result<Client, ClientError>> {
         let kept = self.kept.lock().get(id).filter(|kept| now < kept.until).cloned()?;
@@ -65,10 +102,11 @@ impl Documents {
     /// Asks, unless somebody else does: then it waits for what they get. Cancel safe: the next one asks.
     pub async fn fetch(&self, url: &Url, schemes: &[String], now: SystemTime) -> Result<Client, ClientError> {
         let id = url.as_str();
-        let turn = self.under_way.lock().entry(id.to_owned()).or_default().clone();
-        let held = turn.lock().await;
+        let turn = Turn { under_way: &self.under_way, id, own: Arc::default() };
+        let turn = turn.joined();
+        let _held = turn.own.lock().await;
         let known = self.cached(id, now);
-        let found = match known {
+        match known {
             Some(known) => known,
             None => {
                 let (client, life) = match self.ask(url, schemes).await {
@@ -78,11 +116,7 @@ impl Documents {
                 self.keep(id, &client, now + life, now);
                 client.map_err(ClientError::Document)
             }
-        };
-        drop(held);
-        // Whoever waits holds it, too; the last one removes it.
-        self.under_way.lock().retain(|address, turn| address != id || 2 < Arc::strong_count(turn));
-        found
+        }
     }
 
     fn keep(&self, id: &str, client: &Result<Client, &'static str>, until: SystemTime, now: SystemTime) {
@@ -107,10 +141,10 @@ impl Documents {
         };
         let answer = fetch(&*self.port, ask).await.map_err(|error| {
             tracing::debug!(%error, %url, "a client's document was not fetched");
-            "the client's document could not be fetched"
+            NOT_FETCHED
         })?;
         if answer.status() != StatusCode::OK {
-            return Err("the client's document is not there (its address must answer 200)");
+            return Err(NOT_THERE);
         }
         let kind = answer.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();

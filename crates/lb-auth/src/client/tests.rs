@@ -47,7 +47,7 @@ impl Fetch for Web {
     }
 }
 
-async fn clients(web: Arc<Web>, settings: Settings) -> Clients {
+async fn clients(web: Arc<dyn Fetch>, settings: Settings) -> Clients {
     let store = lb_store::open(&lb_store::Settings::parse("memory").unwrap()).await.unwrap();
     Clients::new(store, web, &settings)
 }
@@ -171,8 +171,46 @@ async fn a_document_is_fetched_once_for_many_and_believed_for_a_while() {
     assert_eq!(web.asked.load(Ordering::SeqCst), 1);
     clients.find(ID, HERE, at(60)).await.unwrap();
     assert_eq!(web.asked.load(Ordering::SeqCst), 2);
-    let client = clients.find_for_tokens(ID).await.unwrap();
+    let client = clients.find_for_tokens(ID, HERE, at(60)).await.unwrap();
     assert_eq!((client.origin, web.asked.load(Ordering::SeqCst)), (Origin::Document { host: "app.test".into() }, 2));
+}
+
+#[tokio::test]
+async fn a_document_that_turned_to_keys_gets_no_more_tokens_and_one_that_is_away_does() {
+    let web = Web::with(&with("token_endpoint_auth_method", json!("private_key_jwt")));
+    let turned = clients(web, Settings::new("https://gw.test")).await;
+    assert!(matches!(turned.find_for_tokens(ID, HERE, at(0)).await, Err(ClientError::Document(_))));
+    let away = clients(Arc::new(Away), Settings::new("https://gw.test")).await;
+    assert!(away.find_for_tokens(ID, HERE, at(0)).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_fetch_that_nobody_waits_for_any_more_leaves_nothing() {
+    let silent = clients(Arc::new(Silent), Settings::new("https://gw.test")).await;
+    for n in 0..10 {
+        let id = format!("{ID}?{n}");
+        let asked = tokio::time::timeout(Duration::from_millis(1), silent.find(&id, HERE, at(0)));
+        assert!(asked.await.is_err());
+    }
+    assert_eq!(silent.documents.under_way(), 0);
+}
+
+/// Nobody is there.
+struct Away;
+
+impl Fetch for Away {
+    fn fetch(&self, _: Ask) -> BoxFuture<'_, Result<http::Response<Bytes>, FetchError>> {
+        Box::pin(std::future::ready(Err(FetchError::Timeout)))
+    }
+}
+
+/// Nobody answers.
+struct Silent;
+
+impl Fetch for Silent {
+    fn fetch(&self, _: Ask) -> BoxFuture<'_, Result<http::Response<Bytes>, FetchError>> {
+        Box::pin(std::future::pending())
+    }
 }
 
 #[tokio::test]
@@ -254,7 +292,7 @@ async fn documents_are_asked_for_a_hundred_times_an_hour_and_of_allowed_hosts_on
     for hosts in [DocumentHosts::None, DocumentHosts::Only(vec!["other.test".into()])] {
         let closed = clients(web.clone(), Settings { documents: hosts, ..Settings::new("https://gw.test") }).await;
         assert!(matches!(closed.find(ID, HERE, at(0)).await, Err(ClientError::Document(_))));
-        assert!(closed.find_for_tokens(ID).await.is_err());
+        assert!(closed.find_for_tokens(ID, HERE, at(0)).await.is_err());
     }
     assert_eq!(web.asked.load(Ordering::SeqCst), 100);
 }

@@ -105,7 +105,7 @@ impl Auth {
         }
         let scopes = form.get("scope").map_or(Some(Scopes::default()), Scopes::parse);
         let scopes = scopes.ok_or(("invalid_scope", "scopes are mcp:read, mcp:call, mcp:admin and server:NAME"))?;
-        let scopes = if scopes.is_empty() { client.scopes.clone().unwrap_or_else(Scopes::usual) } else { scopes };
+        let scopes = if scopes.is_empty() { Scopes::usual() } else { scopes };
         Ok(Pending {
             client_id: client.id.clone(),
             client_name: client.name.clone(),

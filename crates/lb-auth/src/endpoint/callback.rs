@@ -8,44 +8,49 @@ use http::{Request, StatusCode};
 use super::transaction::{Agreed, Pending, Step, take};
 use super::{cookie, failed, failed_for_now};
 use crate::answer::Answer;
+use crate::audit;
 use crate::auth::{Auth, same};
 use crate::family::{GrantError, Granted, Login};
 use crate::form::Form;
-use crate::oidc::{Idp, LoginError};
+use crate::oidc::{Attempt, Idp, KEPT_FOR, LoginError};
 use crate::scope::Scope;
 
 impl Auth {
     pub(super) async fn callback(&self, request: &Request<Bytes>, now: SystemTime) -> Answer {
-        let mut answer = self.came_back(request, now).await;
-        if cookie(request.headers(), self.login_cookie()).is_some() {
-            self.set_cookie(&mut answer, self.login_cookie(), "", "Lax", 0);
-        }
+        let query = request.uri().query().unwrap_or_default();
+        let form = Form::parse(query.as_bytes()).filter(|form| !form.repeats());
+        let browser = cookie(request.headers(), self.login_cookie());
+        // What another page sends the browser here with ends no login of its.
+        let own = form.as_ref().and_then(|form| form.get("state")).zip(browser).filter(|(state, own)| same(state, own));
+        let (Some(form), Some((state, _))) = (&form, own) else { return not_ours() };
+        let mut answer = match Self::is_for_behind(query) {
+            true => self.said_who(query, request.headers(), now).await,
+            false => self.came_back(form, state, now).await,
+        };
+        self.set_cookie(&mut answer, self.login_cookie(), "", "Lax", 0);
         answer
     }
 
-    async fn came_back(&self, request: &Request<Bytes>, now: SystemTime) -> Answer {
+    async fn came_back(&self, form: &Form, state: &str, now: SystemTime) -> Answer {
         let Some(idp) = &self.idp else { return not_ours() };
-        let form = request.uri().query().and_then(|query| Form::parse(query.as_bytes())).filter(|form| !form.repeats());
-        let Some(form) = form else { return not_ours() };
-        let (Some(state), Some(browser)) = (form.get("state"), cookie(request.headers(), self.login_cookie())) else {
-            return not_ours();
-        };
-        if !same(state, browser) {
-            return not_ours();
-        }
         let agreed = match take::<Agreed>(&*self.store, Step::Login, state, now).await {
             Ok(Some(agreed)) => agreed,
-            Ok(None) => return not_ours(),
+            Ok(None) => return self.came_to_page(idp, form, state, now).await,
             Err(_) => return failed_for_now("The gateway cannot reach its store."),
         };
         let back = agreed.pending.back(&self.settings.public_url);
-        let login = match self.logged_in(idp, &form, &agreed, now).await {
+        let login = match self.logged_in(idp, form, &agreed.attempt, now).await {
             Ok(login) => login,
-            Err((code, why)) => return back.error(code, why),
+            Err((code, why)) => {
+                audit::login_failed(&agreed.pending.client_id, code);
+                return back.error(code, why);
+            }
         };
         if let Err((code, why)) = self.may_have(&login, &agreed.pending) {
+            audit::login(&login, &agreed.pending.client_id, code);
             return back.error(code, why);
         }
+        audit::login(&login, &agreed.pending.client_id, "ok");
         match self.families.begin(granted(login, &agreed.pending), now).await {
             Ok(code) => back.with(&[("code", code.expose())]),
             Err(GrantError::Store(_)) => {
@@ -56,11 +61,11 @@ impl Auth {
     }
 
     /// Who has logged in, as the provider says and signs.
-    async fn logged_in(
+    pub(super) async fn logged_in(
         &self,
         idp: &Idp,
         form: &Form,
-        agreed: &Agreed,
+        attempt: &Attempt,
         now: SystemTime,
     ) -> Result<Login, (&'static str, &'static str)> {
         let told = |error: LoginError| {
@@ -72,7 +77,7 @@ impl Auth {
                 LoginError::Wrong(_) => ("server_error", "the login was not confirmed by its provider"),
             }
         };
-        let metadata = idp.metadata(now).await.map_err(told)?;
+        let metadata = idp.metadata(KEPT_FOR, now).await.map_err(told)?;
         if !idp.came_from_us(&metadata, form.get("iss")) {
             return Err(told(LoginError::Wrong("the browser came back from another issuer")));
         }
@@ -82,7 +87,7 @@ impl Auth {
                 Err(("temporarily_unavailable", "the provider of the login is busy: try again"))
             }
             (Some(_), _) | (None, None) => Err(("server_error", "the provider of the login refused")),
-            (None, Some(code)) => idp.login(code, &agreed.attempt, now).await.map_err(told),
+            (None, Some(code)) => idp.login(code, attempt, self.rules().need(), now).await.map_err(told),
         }
     }
 
@@ -92,7 +97,7 @@ impl Auth {
         if !rules.lets_in(&who) {
             return Err(("access_denied", "this account may not use this gateway: ask its operator"));
         }
-        if pending.scopes.has(&Scope::Admin) && !rules.admins.name(&who) {
+        if pending.scopes.has(&Scope::Admin) && !rules.is_admin(&who) {
             return Err(("invalid_scope", "mcp:admin is for those whom the operator has named"));
         }
         Ok(())
@@ -111,7 +116,7 @@ fn granted(login: Login, pending: &Pending) -> Granted {
     }
 }
 
-fn not_ours() -> Answer {
+pub(super) fn not_ours() -> Answer {
     let what = "It was finished, took too long, or was begun in another browser. Start again in the application.";
     failed(StatusCode::BAD_REQUEST, "This login is not one of this browser", what)
 }

@@ -9,9 +9,10 @@ use http::{Request, StatusCode};
 use super::transaction::{Agreed, LIFE, Pending, Step, find, keep, take};
 use super::{cookie, failed, failed_for_now, is_form};
 use crate::answer::{self, Answer};
+use crate::audit;
 use crate::auth::Auth;
 use crate::form::Form;
-use crate::oidc::{Attempt, Idp};
+use crate::oidc::{Attempt, Idp, PROBED_FOR};
 use crate::pages::Consent;
 use crate::redirect::shown_host;
 use crate::secret::{Secret, decode};
@@ -27,7 +28,8 @@ impl Auth {
             Ok(None) => return over(),
             Err(_) => return failed_for_now("The gateway cannot reach its store."),
         };
-        // One for all tabs of a browser, so that they do not disturb one another.
+        // One for all tabs of a browser, so that they do not disturb one another. It must come along when another site
+        // sends the browser here, which is how every login begins.
         let known =
             cookie(request.headers(), self.form_cookie()).filter(|text| decode(text).is_some_and(|it| it.len() == 32));
         let browser = known.map_or_else(Secret::random, Secret::new);
@@ -45,7 +47,7 @@ impl Auth {
             mark: &mark,
         };
         let mut page = answer::page(StatusCode::OK, consent.html());
-        self.set_cookie(&mut page, self.form_cookie(), browser.expose(), "Strict", LIFE.as_secs());
+        self.set_cookie(&mut page, self.form_cookie(), browser.expose(), "Lax", LIFE.as_secs());
         page
     }
 
@@ -65,6 +67,7 @@ impl Auth {
             Some("approve") => self.approved(idp, id, now).await,
             Some("deny") => match take::<Pending>(&*self.store, Step::Ask, id, now).await {
                 Ok(Some(pending)) => {
+                    audit::consent(&pending.client_id, "denied");
                     pending.back(&self.settings.public_url).error("access_denied", "the person did not agree")
                 }
                 Ok(None) => over(),
@@ -76,7 +79,8 @@ impl Auth {
 
     /// Only now does the browser get the cookie that it must bring back from the provider.
     async fn approved(&self, idp: &Idp, id: &str, now: SystemTime) -> Answer {
-        let metadata = match idp.metadata(now).await {
+        // Looked at now, so that nobody is sent to a provider that does not answer.
+        let metadata = match idp.metadata(PROBED_FOR, now).await {
             Ok(metadata) => metadata,
             Err(error) => {
                 tracing::warn!(%error, "nobody can log in");
@@ -88,6 +92,7 @@ impl Auth {
             Ok(None) => return over(),
             Err(_) => return failed_for_now("The gateway cannot reach its store."),
         };
+        audit::consent(&pending.client_id, "given");
         let (state, attempt) = (Secret::random(), Attempt::new());
         let Ok(to) = idp.login_address(&metadata, state.expose(), &attempt) else {
             return pending
@@ -121,11 +126,11 @@ impl Auth {
     }
 
     /// The cookie that binds a login to a browser. Without encryption, which is for loopback, its name has no prefix.
-    pub(super) fn login_cookie(&self) -> &'static str {
+    pub(crate) fn login_cookie(&self) -> &'static str {
         if self.settings.is_secure() { "__Host-lb_tx" } else { "lb_tx" }
     }
 
-    pub(super) fn set_cookie(&self, answer: &mut Answer, name: &str, value: &str, site: &str, seconds: u64) {
+    pub(crate) fn set_cookie(&self, answer: &mut Answer, name: &str, value: &str, site: &str, seconds: u64) {
         let secure = if self.settings.is_secure() { "; Secure" } else { "" };
         let text = format!("{name}={value}{secure}; HttpOnly; SameSite={site}; Path=/; Max-Age={seconds}");
         if let Ok(mut header) = HeaderValue::from_str(&text) {

@@ -10,11 +10,12 @@ use http::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
 use http::{HeaderMap, Request, StatusCode};
 use serde_json::json;
 
-use super::is_form;
+use super::{is_form, is_json};
 use crate::answer::{self, Answer};
+use crate::audit;
 use crate::auth::Auth;
 use crate::client::{Client, ClientError, RegisterError, Shown};
-use crate::family::{Asked, GrantError, Issued, Proof};
+use crate::family::{Asked, GrantError, Granted, Issued, Proof};
 use crate::form::Form;
 use crate::rate::{TOKEN, counted};
 use crate::scope::Scopes;
@@ -71,12 +72,19 @@ impl Auth {
         now: SystemTime,
     ) -> Result<(Form, Client), Answer> {
         let form = form(request).map_err(|answer| *answer)?;
-        let client = self.client_shown(request.headers(), &form, from, now).await?;
-        Ok((form, client))
+        let shown = self.client_shown(request.headers(), &form, from, now).await;
+        if let (Err(answer), Some(code)) = (&shown, form.get("code"))
+            && answer.status() == StatusCode::UNAUTHORIZED
+            && self.families.spoil(code, now).await.is_err()
+        {
+            return Err(answer::away());
+        }
+        Ok((form, shown?))
     }
 
     async fn redeemed(&self, form: &Form, asked: Asked<'_>, now: SystemTime) -> Result<Issued, Answer> {
         let code = form.get("code").ok_or_else(|| answer::error(BAD, "invalid_request", "code is missing"))?;
+        self.is_still_let_in(code).await?;
         let proof = Proof { verifier: form.get("code_verifier"), redirect_uri: form.get("redirect_uri") };
         self.families.redeem(code, proof, asked, now).await.map_err(refused)
     }
@@ -84,6 +92,7 @@ impl Auth {
     async fn refreshed(&self, form: &Form, asked: Asked<'_>, now: SystemTime) -> Result<Issued, Answer> {
         let token = form.get("refresh_token");
         let token = token.ok_or_else(|| answer::error(BAD, "invalid_request", "refresh_token is missing"))?;
+        self.is_still_let_in(token).await?;
         let scopes = match form.get("scope") {
             None => None,
             Some(text) => Some(Scopes::parse(text).ok_or_else(|| refused(GrantError::Scope))?),
@@ -92,13 +101,21 @@ impl Auth {
         self.families.refresh(token, Asked { scopes: scopes.as_ref(), ..asked }, now).await.map_err(refused)
     }
 
+    /// Whether the person of a code or refresh token is let in by the rules of today. A client that is told so lets them
+    /// log in anew; with tokens that no request is let in with it would refresh for ever.
+    async fn is_still_let_in(&self, token: &str) -> Result<(), Answer> {
+        let granted = self.families.granted(token).await.map_err(refused)?;
+        let is_out = |granted: &Granted| !self.rules().lets_in(&granted.login.who(&granted.client));
+        if granted.as_ref().is_some_and(is_out) { Err(refused(GrantError::Invalid)) } else { Ok(()) }
+    }
+
     pub(super) async fn revoke(&self, request: &Request<Bytes>, from: IpAddr, now: SystemTime) -> Answer {
         let (form, client) = match self.asked_by(request, from, now).await {
             Ok(asked) => asked,
             Err(answer) => return answer,
         };
         let Some(token) = form.get("token") else { return answer::error(BAD, "invalid_request", "token is missing") };
-        let revoked = match self.families.revoke_refresh(token, &client.id).await {
+        let revoked = match self.families.revoke_refresh(token, &client.id, now).await {
             Ok(true) => Ok(()),
             Ok(false) => match verify(&self.keys, &self.settings.public_url, token, now) {
                 Ok(claims) => self.families.revoke_access(&claims, &client.id, now).await,
@@ -115,7 +132,19 @@ impl Auth {
     }
 
     pub(super) async fn register(&self, request: &Request<Bytes>, from: IpAddr, now: SystemTime) -> Answer {
-        match self.clients.register(request.body(), from, now).await {
+        if !is_json(request.headers()) {
+            return answer::error(BAD, "invalid_client_metadata", "send JSON: Content-Type is application/json");
+        }
+        let registered = self.clients.register(request.body(), from, now).await;
+        match &registered {
+            Ok(told) => audit::registration(told["client_id"].as_str(), from, "ok"),
+            Err(RegisterError::RedirectUri(_) | RegisterError::Metadata(_)) => {
+                audit::registration(None, from, "refused");
+            }
+            Err(RegisterError::TooMany(_)) => audit::registration(None, from, "too_many"),
+            Err(RegisterError::Store(_)) => audit::registration(None, from, "store_away"),
+        }
+        match registered {
             Ok(told) => answer::json(StatusCode::CREATED, &told),
             Err(RegisterError::RedirectUri(why)) => answer::error(BAD, "invalid_redirect_uri", why),
             Err(RegisterError::Metadata(why)) => answer::error(BAD, "invalid_client_metadata", why),
@@ -139,7 +168,7 @@ impl Auth {
             Ok(Some(wait)) => return Err(too_many(wait)),
             Err(_) => return Err(answer::away()),
         }
-        match self.clients.find_for_tokens(&claimed.id).await {
+        match self.clients.find_for_tokens(&claimed.id, from, now).await {
             Ok(client) if client.is_shown(&claimed.shown) => Ok(client),
             Ok(_) | Err(ClientError::Unknown | ClientError::Document(_)) => Err(unknown(basic)),
             Err(ClientError::TooMany(wait)) => Err(too_many(wait)),
@@ -161,6 +190,10 @@ fn form(request: &Request<Bytes>) -> Result<Form, Box<Answer>> {
 
 /// Who a client says it is: in the header, or in the form.
 fn claimed(headers: &HeaderMap, form: &Form) -> Option<Claimed> {
+    // Nobody registers with keys here: whoever shows that it has some is not the client that it says it is.
+    if form.get("client_assertion").or(form.get("client_assertion_type")).is_some() {
+        return None;
+    }
     let post = form.get("client_secret").map(Secret::new);
     let mut sent = headers.get_all(AUTHORIZATION).iter();
     let Some(header) = sent.next() else {

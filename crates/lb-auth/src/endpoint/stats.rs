@@ -9,14 +9,13 @@ use serde_json::json;
 
 use crate::answer::{self, Answer};
 use crate::auth::Auth;
-use crate::refusal::Refusal;
 
 impl Auth {
     pub(super) async fn stats(&self, request: &Request<Bytes>, now: SystemTime) -> Answer {
         let path = request.uri().path();
-        match self.check(request.headers(), request.uri(), now).await {
+        match self.check_page(request.headers(), request.uri(), now).await {
             Ok(grant) if grant.is_admin() => {}
-            Ok(_) => return self.refuse(&Refusal::Denied, path, None),
+            Ok(grant) => return self.refuse(&self.lacks_admin(&grant), path, None),
             Err(refusal) => return self.refuse(&refusal, path, None),
         }
         let mut counts = [0_usize; 4];

@@ -1,2 +1,3 @@
 mod attacks;
 mod flow;
+mod later;

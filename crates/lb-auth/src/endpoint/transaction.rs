@@ -41,11 +41,13 @@ pub(super) struct Agreed {
     pub until: u64,
 }
 
-/// Which of both steps.
+/// Which step of a login.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     Ask,
     Login,
+    /// Somebody logs in for pages, without a client.
+    Page,
 }
 
 /// Something that ends.
@@ -70,6 +72,7 @@ fn key(step: Step, secret: &str) -> Result<Key, lb_store::Error> {
     let name = match step {
         Step::Ask => "ask",
         Step::Login => "login",
+        Step::Page => "page",
     };
     Key::parse(&format!("authtxn:{name}:{{{}}}", Hash::of(secret.as_bytes()).hex()))
 }

@@ -1,24 +1,18 @@
 //! What is kept of a family.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::hmac;
 use bytes::Bytes;
 use lb_exchange::Principal;
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use super::{ACCESS_LIFE, Asked, CACHED_FOR, FAMILY_LIFE, GrantError, Issued, LEEWAY, Proof, REFRESH_LIFE, SKEW};
+use super::{ACCESS_LIFE, Asked, FAMILY_LIFE, GrantError, Issued, LEEWAY, Proof, REFRESH_LIFE, SKEW};
 use crate::policy::Who;
 use crate::scope::Scopes;
 use crate::secret::{Hash, decode, encode, equal, random};
 use crate::token::{Claims, seconds};
-
-/// How many records are believed without asking, at most.
-const CACHED_MAX: usize = 65_536;
 
 /// Who has logged in, as the provider said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,8 +76,13 @@ pub(crate) enum State {
 pub(crate) struct Live {
     /// The code that it began with.
     pub code: Hash,
-    /// How often it was refreshed, and one.
+    /// Grows with each refresh, and beyond what a store may have forgotten: it is the time of the last one in
+    /// milliseconds, or one more than before.
     pub epoch: u64,
+    /// The access token of this epoch. Another one may have had the same number in a past that the store has lost.
+    pub token: String,
+    /// The access token of the epoch before.
+    pub token_before: Option<String>,
     /// The one refresh token that is good.
     pub refresh: Option<Hash>,
     /// When it was last refreshed.
@@ -157,8 +156,10 @@ impl Record {
     /// Whether an access token is still good. One of the epoch before is, while its successor may be on its way.
     pub fn takes(&self, claims: &Claims, now: SystemTime) -> bool {
         let State::Live(live) = &self.state else { return false };
-        let late = claims.epo + 1 == live.epoch && seconds(now) < live.since + LEEWAY.as_secs();
-        (claims.epo == live.epoch || late)
+        let current = claims.epo == live.epoch && claims.jti == live.token;
+        let before = live.token_before.as_ref() == Some(&claims.jti) && claims.epo < live.epoch;
+        let late = before && seconds(now) < live.since + LEEWAY.as_secs();
+        (current || late)
             && seconds(now) < self.ends()
             && claims.sub == self.granted.login.principal
             && claims.client_id == self.granted.client
@@ -168,7 +169,7 @@ impl Record {
     /// Whether this token shows that the last answer has arrived.
     pub fn awaits(&self, claims: &Claims, now: SystemTime) -> bool {
         let State::Live(live) = &self.state else { return false };
-        claims.epo == live.epoch && live.leeway.as_ref().is_some_and(|leeway| seconds(now) < leeway.until)
+        claims.jti == live.token && live.leeway.as_ref().is_some_and(|leeway| seconds(now) < leeway.until)
     }
 }
 
@@ -180,11 +181,14 @@ pub(crate) fn is_verifier(text: &str) -> bool {
 
 impl Live {
     pub fn first(code: Hash, now: SystemTime) -> Self {
-        Self { code, epoch: 1, refresh: None, since: seconds(now), revoked: Vec::new(), leeway: None }
+        let (epoch, since) = (millis(now), seconds(now));
+        let (token, token_before, refresh, leeway) = (String::new(), None, None, None);
+        Self { code, epoch, token, token_before, refresh, since, revoked: Vec::new(), leeway }
     }
 
     pub fn next(&self, now: SystemTime) -> Self {
-        Self { epoch: self.epoch + 1, since: seconds(now), ..self.clone() }
+        let epoch = millis(now).max(self.epoch + 1);
+        Self { epoch, token_before: Some(self.token.clone()), since: seconds(now), ..self.clone() }
     }
 
     /// Without one of its access tokens. Two are good at a time; what is older is over.
@@ -219,49 +223,13 @@ impl Leeway {
     }
 }
 
+/// Milliseconds since 1970.
+fn millis(now: SystemTime) -> u64 {
+    let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
 fn seal_key(spent: &str) -> Vec<u8> {
     let key = hmac::Key::new(hmac::HMAC_SHA256, spent.as_bytes());
     hmac::sign(&key, b"landbridge refresh leeway").as_ref().to_vec()
-}
-
-/// Records that were read a moment ago.
-#[derive(Default)]
-pub(super) struct Cache(Mutex<HashMap<[u8; 16], Cached>>);
-
-/// When it was read, and what was read.
-type Cached = (SystemTime, Arc<Record>);
-
-impl Cache {
-    pub fn find(&self, id: &[u8; 16], now: SystemTime) -> Option<Arc<Record>> {
-        let cache = self.0.lock();
-        let (at, record) = cache.get(id)?;
-        is_fresh(*at, now).then(|| record.clone())
-    }
-
-    pub fn keep(&self, id: &[u8; 16], record: Record, now: SystemTime) -> Arc<Record> {
-        let record = Arc::new(record);
-        let mut cache = self.0.lock();
-        if CACHED_MAX <= cache.len() {
-            cache.retain(|_, (at, _)| is_fresh(*at, now));
-        }
-        if cache.len() < CACHED_MAX {
-            cache.insert(*id, (now, record.clone()));
-        }
-        record
-    }
-
-    pub fn forget(&self, id: &[u8; 16]) {
-        self.0.lock().remove(id);
-    }
-}
-
-/// A clock that was set back makes everything stale.
-fn is_fresh(at: SystemTime, now: SystemTime) -> bool {
-    now.duration_since(at).is_ok_and(|age: Duration| age < CACHED_FOR)
-}
-
-impl std::fmt::Debug for Cache {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Cache({})", self.0.lock().len())
-    }
 }

@@ -109,7 +109,7 @@ async fn whoever_knows_the_name_of_a_family_cannot_end_it() {
     let other = Keys::new(b"fedcba9876543210-the-other-key-of-ours", None).unwrap();
     let made_up = parts::refresh(&other, &id, &[7; 32]);
     assert!(families.refresh(made_up.expose(), ASKED, at(1)).await.is_err());
-    families.revoke_refresh(made_up.expose(), "mcp_1").await.unwrap();
+    families.revoke_refresh(made_up.expose(), "mcp_1", at(1)).await.unwrap();
     assert!(is_good(&families, &issued, at(1)).await);
 }
 
@@ -217,11 +217,11 @@ async fn one_access_token_or_all_can_be_given_back() {
     assert!(!is_good(&families, &first, at(1)).await);
     let second = families.refresh(next(&first), ASKED, at(2)).await.unwrap();
     assert!(is_good(&families, &second, at(2)).await);
-    families.revoke_refresh(next(&second), "mcp_2").await.unwrap();
+    families.revoke_refresh(next(&second), "mcp_2", at(2)).await.unwrap();
     assert!(is_good(&families, &second, at(2)).await);
-    families.revoke_refresh(next(&second), "mcp_1").await.unwrap();
+    families.revoke_refresh(next(&second), "mcp_1", at(2)).await.unwrap();
     assert!(!is_good(&families, &second, at(2)).await);
-    assert!(!families.lives(&given.fam, at(2)).await.unwrap());
+    assert!(families.living(&given.fam, at(2)).await.unwrap().is_none());
 }
 
 #[tokio::test]
@@ -232,10 +232,10 @@ async fn another_node_hears_of_the_end_within_five_seconds_and_of_a_refresh_at_o
     assert!(is_good(&there, &first, at(10)).await);
     let second = here.refresh(next(&first), ASKED, at(11)).await.unwrap();
     assert!(is_good(&there, &second, at(12)).await);
-    here.revoke_refresh(next(&second), "mcp_1").await.unwrap();
+    here.revoke_refresh(next(&second), "mcp_1", at(12)).await.unwrap();
     assert!(!is_good(&here, &second, at(12)).await);
     assert!(!is_good(&there, &second, at(17)).await);
-    assert!(!there.lives(&claims(&second, at(12)).fam, at(17)).await.unwrap());
+    assert!(there.living(&claims(&second, at(12)).fam, at(17)).await.unwrap().is_none());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -322,4 +322,54 @@ async fn every_store_holds_a_family_together() {
         assert!(nodes[1].refresh(next(&first), ASKED, at(4)).await.is_err());
         assert!(!is_good(&nodes[0], second, at(9)).await);
     }
+}
+
+/// What a store that fails over has when it did not hear the last words.
+async fn kept(store: &Arc<dyn Store>, issued: &Issued) -> (Key, Bytes) {
+    let key = key(&parts::family(&claims(issued, at(1)).fam).unwrap()).unwrap();
+    let bytes = store.get(&key).await.unwrap().unwrap();
+    (key, bytes)
+}
+
+#[tokio::test]
+async fn a_rotation_that_the_store_has_lost_brings_no_token_back() {
+    let store = store().await;
+    let families = || Families::new(store.clone(), keys(), ISSUER);
+    let here = families();
+    let first = begun(&here).await;
+    let (key, before) = kept(&store, &first).await;
+    let lost = here.refresh(next(&first), ASKED, at(100)).await.unwrap();
+    store.set(&key, before.clone(), REFRESH_LIFE).await.unwrap();
+    assert!(!is_good(&families(), &lost, at(101)).await, "the store does not know it");
+    let second = families().refresh(next(&first), ASKED, at(100)).await.unwrap();
+    assert_ne!(second.access_token, lost.access_token);
+    assert!(is_good(&families(), &second, at(101)).await);
+    assert!(!is_good(&families(), &lost, at(101)).await, "also with the same time it is not the token of the family");
+    // Whoever has the lost one logs in again, and so does whoever went on without it.
+    assert!(matches!(families().refresh(next(&lost), ASKED, at(120)).await, Err(GrantError::Invalid)));
+    assert!(!is_good(&families(), &second, at(120)).await);
+    assert!(families().refresh(next(&second), ASKED, at(120)).await.is_err());
+}
+
+#[tokio::test]
+async fn what_was_ended_here_stays_so_when_the_store_has_lost_it() {
+    let store = store().await;
+    let (here, there) = (Families::new(store.clone(), keys(), ISSUER), Families::new(store.clone(), keys(), ISSUER));
+    let first = begun(&here).await;
+    let (key, before) = kept(&store, &first).await;
+    here.revoke_refresh(next(&first), "mcp_1", at(2)).await.unwrap();
+    store.set(&key, before, REFRESH_LIFE).await.unwrap();
+    assert!(!is_good(&here, &first, at(3)).await);
+    assert!(here.refresh(next(&first), ASKED, at(3)).await.is_err());
+    here.tend(at(3)).await.unwrap();
+    assert!(!is_good(&there, &first, at(4)).await, "it is ended once more for everybody");
+    assert!(store.get(&key).await.unwrap().is_none());
+
+    let code = here.begin(granted(), at(0)).await.unwrap();
+    let first = here.redeem(code.expose(), PROOF, ASKED, at(1)).await.unwrap();
+    let (key, before) = kept(&store, &first).await;
+    here.revoke_access(&claims(&first, at(2)), "mcp_1", at(2)).await.unwrap();
+    store.set(&key, before, REFRESH_LIFE).await.unwrap();
+    here.cache.forget(&parts::family(&claims(&first, at(2)).fam).unwrap());
+    assert!(!is_good(&here, &first, at(3)).await);
 }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
+use lb_auth::behind::Behind;
 use lb_auth::{Ask, Auth, Fetch, FetchError, Hash, Keys, People, Ports, Provider, Rules, Secret, Settings};
 use lb_peers::idp::{Browser, CLIENT_SECRET, Decision, Idp, Options, Stopped};
 use lb_peers::raw::endpoint;
@@ -60,7 +61,16 @@ pub fn keys() -> Keys {
 
 impl World {
     /// Starts both. What the rules say of people is said of groups and domains, which the provider tells in different ways.
-    pub async fn start(store: Arc<dyn Store>, mut options: Options) -> Self {
+    pub async fn start(store: Arc<dyn Store>, options: Options) -> Self {
+        Self::start_with(store, options, |_, _| None).await
+    }
+
+    /// The same with what logs in at servers behind it.
+    pub async fn start_with(
+        store: Arc<dyn Store>,
+        mut options: Options,
+        behind: impl FnOnce(&str, &Arc<Auth>) -> Option<Behind>,
+    ) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         options.redirects = vec![format!("{url}/oauth/callback")];
@@ -72,7 +82,7 @@ impl World {
         let idp = idp.await.unwrap();
         let ports = Ports { store, documents: Arc::new(Sockets), provider: Arc::new(Sockets) };
         let auth = Arc::new(Auth::new(settings(&url, &idp.issuer), keys(), ports).unwrap());
-        serve(listener, auth.clone());
+        serve(listener, auth.clone(), behind(&url, &auth));
         options.port = idp.port;
         Self { auth, url, idp: Some(idp), options }
     }
@@ -180,10 +190,10 @@ pub fn parameter(url: &Url, name: &str) -> Option<String> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a test's server ends with its runtime")]
-fn serve(listener: TcpListener, auth: Arc<Auth>) {
+fn serve(listener: TcpListener, auth: Arc<Auth>, behind: Option<Behind>) {
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            let auth = auth.clone();
+            let (auth, behind) = (auth.clone(), behind.clone());
             tokio::spawn(async move {
                 let mut conn = Conn::new(stream);
                 while let Ok(Some((head, body))) = endpoint::read(&mut conn).await {
@@ -192,7 +202,13 @@ fn serve(listener: TcpListener, auth: Arc<Auth>) {
                     for (name, value) in &head.headers {
                         request = request.header(name, value);
                     }
-                    let answer = auth.handle(request.body(body.into()).unwrap(), HERE, SystemTime::now()).await;
+                    let request = request.body(Bytes::from(body)).unwrap();
+                    let answer = match &behind {
+                        Some(behind) if Behind::handles(request.uri().path()) => {
+                            behind.handle(&request, SystemTime::now()).await
+                        }
+                        _ => auth.handle(request, HERE, SystemTime::now()).await,
+                    };
                     let headers: Vec<(&str, &str)> =
                         answer.headers().iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
                     if conn.write(&response(answer.status().as_u16(), &headers, answer.body())).await.is_err() {

@@ -1,11 +1,15 @@
 //! The whole way, with a certified provider and a browser between client and gateway.
 
+mod behind;
+mod people;
+mod rotations;
+
 use lb_auth::Refusal;
 use lb_peers::idp::{Browser, Decision, Idp, Options};
 
 use crate::gateway::{REDIRECT, World, parameter};
 
-async fn memory() -> std::sync::Arc<dyn lb_store::Store> {
+pub(super) async fn memory() -> std::sync::Arc<dyn lb_store::Store> {
     lb_store::open(&lb_store::Settings::parse("memory").unwrap()).await.unwrap()
 }
 

@@ -54,12 +54,15 @@ async fn a_verifier_does_not_stand_for_a_secret() {
     assert_eq!((seen.status, seen.error()), (401, "invalid_client".into()));
     let seen = world.redeem(id, &code, &[("client_secret", secret)]).await;
     assert_eq!(seen.error(), "invalid_client", "it registered another way");
-    let form = encoded(&[
-        ("grant_type", "authorization_code"),
-        ("code", &code),
-        ("code_verifier", VERIFIER),
-        ("redirect_uri", REDIRECT),
-    ]);
+    let form_of = |code: &str| {
+        encoded(&[
+            ("grant_type", "authorization_code"),
+            ("code", code),
+            ("code_verifier", VERIFIER),
+            ("redirect_uri", REDIRECT),
+        ])
+    };
+    let form = form_of(&code);
     let with = |secret: &str| format!("Basic {}", STANDARD.encode(format!("{id}:{secret}")));
     let seen = world.send("POST", "/token", &[FORM, ("authorization", &with("wrong"))], &form).await;
     assert_eq!((seen.status, seen.headers["www-authenticate"].to_str().unwrap()), (401, "Basic realm=\"landbridge\""));
@@ -67,6 +70,12 @@ async fn a_verifier_does_not_stand_for_a_secret() {
         .send("POST", "/token", &[FORM, ("authorization", &with(secret))], &format!("{form}&client_id=mcp_other"))
         .await;
     assert_eq!(seen.error(), "invalid_client");
+    let seen = world.send("POST", "/token", &[FORM, ("authorization", &with(secret))], &form).await;
+    assert_eq!(seen.error(), "invalid_grant", "every attempt has used it up: {}", seen.text);
+    let form = form_of(&world.code(id, &[]).await);
+    let assertion = format!("{form}&client_assertion_type=urn%3Ax&client_assertion=a.b.c&client_id={id}");
+    assert_eq!(world.send("POST", "/token", &[FORM], &assertion).await.error(), "invalid_client");
+    let form = form_of(&world.code(id, &[]).await);
     let seen = world.send("POST", "/token", &[FORM, ("authorization", &with(secret))], &form).await;
     assert_eq!(seen.status, 200, "{}", seen.text);
 }

@@ -86,10 +86,12 @@ async fn what_we_say_of_ourselves_has_all_that_clients_look_for() {
 async fn below_oauth_everything_is_the_same() {
     let world = World::new().await;
     let said = json!({"redirect_uris": [REDIRECT], "token_endpoint_auth_method": "none"});
-    let client = world.send("POST", "/oauth/register", &[], &said.to_string()).await.json()["client_id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let client =
+        world.send("POST", "/oauth/register", &[("content-type", "application/json")], &said.to_string()).await.json()
+            ["client_id"]
+            .as_str()
+            .unwrap()
+            .to_owned();
     let seen = world.get(&format!("/oauth{}", authorize(&client, &[]))).await;
     let page = world.browse("GET", &format!("/oauth/consent?{}", seen.to().unwrap().query().unwrap()), &[], "").await;
     assert_eq!(page.status, 200);
@@ -242,7 +244,7 @@ async fn keys_of_programs_work_without_a_provider() {
     let api_keys = crate::ApiKeys::parse(&line).unwrap();
     let world = World::with(Settings { provider: None, api_keys, ..settings() }).await;
     let grant = world.check(key.expose(), "/mcp").await.unwrap();
-    assert_eq!((grant.who.principal.as_str(), grant.family.as_deref()), ("key:ci", None));
+    assert_eq!((grant.who.principal.as_str(), grant.is_login()), ("key:ci", false));
     let call = world.auth.decide(&grant, "tools/call", Target::Own { tool: Some("execute_tool") });
     assert!(matches!(call, Decision::StepUp { .. }));
     let refusal = world.check("lbk_wrong", "/mcp").await.unwrap_err();
@@ -272,6 +274,7 @@ async fn a_provider_that_is_away_is_told_to_the_person_and_can_be_tried_again() 
     assert_eq!(seen.status, 503);
     assert!(seen.text.contains("cannot be reached") && seen.headers.contains_key("retry-after"));
     world.idp.away.store(false, std::sync::atomic::Ordering::SeqCst);
+    world.later(5);
     assert_eq!(world.press(&page, "approve").await.status, 303);
 }
 
@@ -366,6 +369,7 @@ async fn a_client_of_the_operator_shows_its_secret_in_either_way() {
     let code = world.code("desk", &[]).await;
     assert_eq!(world.redeem("desk", &code, &[]).await.error(), "invalid_client");
     assert_eq!(world.redeem("desk", &code, &[("client_secret", "wrong")]).await.error(), "invalid_client");
+    let code = world.code("desk", &[]).await;
     assert_eq!(world.redeem("desk", &code, &[("client_secret", secret.expose())]).await.status, 200);
     assert_eq!(world.send("POST", "/register", &[], "{}").await.status, 404);
     let told = world.get("/.well-known/oauth-authorization-server").await.json();

@@ -1,0 +1,232 @@
+//! The login of one principal at one server: in memory while somebody uses it, renewed before it ends.
+
+mod renew;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use lb_exchange::{BoxFuture, Login, LoginError, Proof, Refused, ServerAuth, ServerSpec};
+use parking_lot::Mutex;
+
+use self::renew::Renewal;
+use super::Inner;
+use super::begin::{Want, away};
+use super::credential::{self, Credential, Whose};
+use super::discover::Challenge;
+use super::resource_of;
+use super::single::Single;
+
+/// How long somebody with a token that is still good waits for a better one.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How long nobody asks again after an authorization server was away.
+const REST: Duration = Duration::from_secs(1);
+
+/// What all connections of a principal to a server share.
+pub(super) struct UserEntry {
+    pub whose: Whose,
+    /// One login is begun at a time.
+    pub opening: tokio::sync::Mutex<()>,
+    memory: Mutex<Memory>,
+    renewal: Single<Result<Credential, Why>>,
+}
+
+#[derive(Default)]
+struct Memory {
+    held: Option<Credential>,
+    /// Whether something newer may lie in the store.
+    is_stale: bool,
+    /// When, and why, nobody could be asked for the next one.
+    failed: Option<(SystemTime, String)>,
+}
+
+/// Why there is no next token.
+#[derive(Clone, Debug)]
+enum Why {
+    /// It may work later.
+    Away(String),
+    /// Somebody must log in again.
+    Over,
+    /// The same, because others make the server's tokens by now.
+    Moved,
+}
+
+impl UserEntry {
+    pub fn new(whose: Whose) -> Self {
+        Self { whose, opening: tokio::sync::Mutex::default(), memory: Mutex::default(), renewal: Single::default() }
+    }
+
+    /// Something newer may lie in the store.
+    pub fn go_stale(&self) {
+        self.memory.lock().is_stale = true;
+    }
+
+    /// Takes up what came of a login or a renewal.
+    pub fn hold(&self, credential: Credential) {
+        let mut memory = self.memory.lock();
+        if memory.held.as_ref().is_none_or(|held| held.number <= credential.number) {
+            *memory = Memory { held: Some(credential), is_stale: false, failed: None };
+        }
+    }
+
+    /// Forgets it.
+    pub fn drop_held(&self) {
+        *self.memory.lock() = Memory::default();
+    }
+
+    fn failed(&self, now: SystemTime) -> Option<String> {
+        let memory = self.memory.lock();
+        let (at, why) = memory.failed.as_ref()?;
+        now.duration_since(*at).is_ok_and(|age| age < REST).then(|| why.clone())
+    }
+}
+
+/// How one connection reaches it.
+pub(super) struct UserLogin {
+    pub behind: Arc<Inner>,
+    pub entry: Arc<UserEntry>,
+    pub spec: Arc<ServerSpec>,
+}
+
+impl Login for UserLogin {
+    fn proof(&self) -> BoxFuture<'_, Result<Option<Proof>, LoginError>> {
+        Box::pin(async move {
+            let Some(held) = self.held().await? else { return Ok(None) };
+            let now = self.behind.now();
+            if !held.is_due(now) || (held.refresh.is_none() && held.is_alive(now)) {
+                return Ok(Some(held.proof()));
+            }
+            self.due(held, now).await.map(|credential| Some(credential.proof()))
+        })
+    }
+
+    fn refused(&self, refusal: Refused) -> BoxFuture<'_, Result<Proof, LoginError>> {
+        Box::pin(async move { self.after(refusal).await.map(|credential| credential.proof()) })
+    }
+
+    fn ended<'a>(&'a self, id: &'a str) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            // How it ended is known by what goes with the next request.
+            self.behind.ended_of(id).await;
+        })
+    }
+}
+
+impl UserLogin {
+    /// What is in memory, or else in the store.
+    async fn held(&self) -> Result<Option<Credential>, LoginError> {
+        {
+            let memory = self.entry.memory.lock();
+            if let (Some(held), false) = (&memory.held, memory.is_stale) {
+                return Ok(Some(held.clone()));
+            }
+        }
+        self.load().await
+    }
+
+    /// What is in the store, where it is newer than what is in memory.
+    async fn load(&self) -> Result<Option<Credential>, LoginError> {
+        let kept = credential::load(&*self.behind.store, &self.entry.whose).await.map_err(away)?;
+        if let Some(kept) = kept {
+            self.entry.hold(kept.credential);
+        }
+        Ok(self.entry.memory.lock().held.clone())
+    }
+
+    /// The next token, because this one is about to end. It will do while it lives.
+    async fn due(&self, held: Credential, now: SystemTime) -> Result<Credential, LoginError> {
+        let is_alive = held.is_alive(now);
+        match self.entry.failed(now) {
+            Some(_) if is_alive => return Ok(held),
+            Some(why) => return Err(self.away(&why)),
+            None => {}
+        }
+        let renewed = self.renew(held.number, None);
+        let renewed = match held.remaining(now).filter(|_| is_alive) {
+            Some(remaining) => match tokio::time::timeout(PATIENCE.min(remaining / 2), renewed).await {
+                Ok(renewed) => renewed,
+                Err(_) => return Ok(held),
+            },
+            None => renewed.await,
+        };
+        match renewed {
+            Ok(credential) => Ok(credential),
+            Err(Why::Away(_)) if is_alive => Ok(held),
+            Err(Why::Away(why)) => Err(self.away(&why)),
+            Err(Why::Over | Why::Moved) => self.needed(Want { scopes: held.scopes, ..Want::default() }).await,
+        }
+    }
+
+    fn away(&self, why: &str) -> LoginError {
+        let name = &self.spec.name;
+        LoginError::Failed(format!("the login at {name} could not be renewed now: {why}; try again in a moment"))
+    }
+
+    /// What to do about a refusal.
+    async fn after(&self, refusal: Refused) -> Result<Credential, LoginError> {
+        let server = resource_of(&self.spec).ok_or_else(|| LoginError::Failed("the server has no address".into()))?;
+        let challenge = Challenge::of(&refusal.challenges, &server);
+        let sent = refusal.proof.as_ref().map_or(0, |proof| proof.number);
+        let held = match self.held().await? {
+            Some(held) if held.number <= sent => self.load().await?,
+            held => held,
+        };
+        let Some(held) = held else { return self.needed(Want { challenge: Some(challenge), ..Want::default() }).await };
+        if sent < held.number {
+            return Ok(held);
+        }
+        if refusal.status == 403 || challenge.wants_more {
+            return self.step_up(&held, challenge).await;
+        }
+        let now = self.behind.now();
+        let again = Want { challenge: Some(challenge.clone()), scopes: held.scopes.clone(), ..Want::default() };
+        // One that was made because of a refusal and is refused itself: the next one would be, too.
+        if held.refresh.is_none() || (held.after_refusal && held.is_alive(now)) {
+            return self.needed(again).await;
+        }
+        match self.renew(held.number, Some(challenge)).await {
+            Ok(credential) => Ok(credential),
+            Err(Why::Away(why)) => Err(self.away(&why)),
+            Err(Why::Over) => self.needed(again).await,
+            // What was granted elsewhere means nothing there.
+            Err(Why::Moved) => self.needed(Want { scopes: Vec::new(), ..again }).await,
+        }
+    }
+
+    async fn needed(&self, want: Want) -> Result<Credential, LoginError> {
+        Err(LoginError::Needed(self.begin(want).await?))
+    }
+
+    /// Asks for more, and loses nothing of what was granted.
+    async fn step_up(&self, held: &Credential, challenge: Challenge) -> Result<Credential, LoginError> {
+        let Some(steps) = held.steps.next(self.behind.now()) else {
+            let name = &self.spec.name;
+            let why = format!("{name} wants more rights after each login; it was not asked again. Try in an hour");
+            return Err(LoginError::Failed(why));
+        };
+        let mut scopes = held.scopes.clone();
+        scopes.extend(challenge.scopes.iter().filter(|scope| !held.scopes.contains(scope)).cloned());
+        self.needed(Want { challenge: Some(challenge), scopes, steps }).await
+    }
+
+    /// The next token after the one with this number. Done once for everybody who wants it, and to its end.
+    async fn renew(&self, number: u64, refusal: Option<Challenge>) -> Result<Credential, Why> {
+        let (behind, entry, server) = (self.behind.clone(), self.entry.clone(), resource_of(&self.spec));
+        let (secret, bounds) = (self.own_client(), self.spec.bounds);
+        let renewal = Renewal { behind, entry, bounds, secret, server, number, refusal };
+        let renewed = self.entry.renewal.run(&self.behind.tasks, || renewal.run()).await;
+        renewed.unwrap_or_else(|| Err(Why::Away("the renewal broke off".into())))
+    }
+
+    /// The client that the operator has set; its secret may be another one by now.
+    fn own_client(&self) -> Option<(String, Option<String>)> {
+        let (ServerAuth::User(client) | ServerAuth::Service(client)) = &self.spec.auth else { return None };
+        let secret = client.client_secret.as_ref().map(|secret| secret.expose().to_owned());
+        client.client_id.clone().map(|id| (id, secret))
+    }
+}
+
+impl std::fmt::Debug for UserLogin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UserLogin").field("server", &self.spec.name).finish_non_exhaustive()
+    }
+}

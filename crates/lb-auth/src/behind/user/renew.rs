@@ -1,0 +1,196 @@
+//! One renewal of a login: once in this process, once among all nodes, and to its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lb_exchange::Bounds;
+use lb_store::{Claim, Claimed, Error, Key, Store};
+use url::Url;
+
+use super::super::Inner;
+use super::super::credential::{self, Credential, Kept};
+use super::super::discover::{Challenge, discover};
+use super::super::tokens::{self, Client, TokenError};
+use super::{UserEntry, Why};
+
+/// How long one node may take to renew. A question to an authorization server takes less.
+const LOCK_LIFE: Duration = Duration::from_secs(30);
+/// How long another node is waited for, and how often is looked.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(35);
+const LOCK_LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How long it may take to find out whether somebody else makes a server's tokens by now. Both this and a question for
+/// tokens fit into the life of the lock.
+const LOOK_MAX: Duration = Duration::from_secs(5);
+/// How often and how far apart it is tried to keep what was renewed while the store is away.
+const KEEP_TRIES: u32 = 60;
+const KEEP_EVERY: Duration = Duration::from_secs(1);
+
+/// One renewal, on one node.
+pub(super) struct Renewal {
+    pub behind: Arc<Inner>,
+    pub entry: Arc<UserEntry>,
+    pub bounds: Bounds,
+    pub secret: Option<(String, Option<String>)>,
+    /// The token that does not do any more.
+    pub number: u64,
+    pub server: Option<Url>,
+    /// What the server said when it refused it; `None` when it only ends.
+    pub refusal: Option<Challenge>,
+}
+
+impl Renewal {
+    pub async fn run(self) -> Result<Credential, Why> {
+        let renewed = self.guarded().await;
+        match &renewed {
+            Ok(credential) => self.entry.hold(credential.clone()),
+            Err(Why::Over) => self.entry.drop_held(),
+            Err(Why::Moved) => {}
+            Err(Why::Away(why)) => {
+                tracing::warn!(server = %self.entry.whose.server, %why, "a login was not renewed");
+                self.entry.memory.lock().failed = Some((self.behind.now(), why.clone()));
+            }
+        }
+        renewed
+    }
+
+    /// Renews while no other node does.
+    async fn guarded(&self) -> Result<Credential, Why> {
+        let store_away = |error: Error| Why::Away(error.to_string());
+        let lock = self.entry.whose.key("lock").map_err(store_away)?;
+        let claim = match self.lock(&lock).await.map_err(store_away)? {
+            Turn::Ours(claim) => claim,
+            Turn::Done(credential) => return Ok(*credential),
+            Turn::Late => return Err(Why::Away("another node is renewing it and does not get on".into())),
+        };
+        let renewed = self.renew(&claim).await;
+        if let Err(error) = self.behind.store.release(&lock, &claim).await {
+            tracing::debug!(%error, "a lock was not let go of, and ends by itself");
+        }
+        renewed
+    }
+
+    /// Waits for our turn, or for what somebody else gets in theirs.
+    async fn lock(&self, lock: &Key) -> Result<Turn, Error> {
+        let until = tokio::time::Instant::now() + LOCK_WAIT_MAX;
+        while tokio::time::Instant::now() < until {
+            if let Claimed::Ours(claim) = self.behind.store.claim(lock, &self.behind.node, LOCK_LIFE).await? {
+                return Ok(Turn::Ours(claim));
+            }
+            tokio::time::sleep(LOCK_LOOK_EVERY).await;
+            if let Some(newer) = self.newer().await? {
+                return Ok(Turn::Done(Box::new(newer)));
+            }
+        }
+        Ok(Turn::Late)
+    }
+
+    /// What another node has got meanwhile.
+    async fn newer(&self) -> Result<Option<Credential>, Error> {
+        let kept = credential::load(&*self.behind.store, &self.entry.whose).await?;
+        Ok(kept.map(|kept| kept.credential).filter(|it| self.number < it.number))
+    }
+
+    async fn renew(&self, claim: &Claim) -> Result<Credential, Why> {
+        let store = &*self.behind.store;
+        let kept = credential::load(store, &self.entry.whose).await.map_err(|error| Why::Away(error.to_string()))?;
+        let Some(kept) = kept else { return Err(Why::Over) };
+        if self.number < kept.credential.number {
+            return Ok(kept.credential);
+        }
+        let current = self.current(&kept);
+        if self.has_moved(&current).await {
+            return Err(Why::Moved);
+        }
+        let Some(refresh) = current.refresh.clone() else { return Err(Why::Over) };
+        match self.refresh(&current, &refresh).await {
+            Ok(tokens) => {
+                let renewed = current.renewed(tokens, self.refusal.is_some(), self.behind.now());
+                Ok(self.keep(kept, renewed, claim).await)
+            }
+            Err(TokenError::Spent) => self.over(&kept).await,
+            // We can register again; somebody whom the operator has set cannot.
+            Err(TokenError::Unknown) if current.client.registered => self.over(&kept).await,
+            Err(error @ (TokenError::Away(_) | TokenError::Unknown | TokenError::Refused(_))) => {
+                Err(Why::Away(format!("{}: {error}", current.issuer)))
+            }
+        }
+    }
+
+    /// Whether a server refuses a token that is still good because others make its tokens by now. Not to know is no.
+    async fn has_moved(&self, current: &Credential) -> bool {
+        let (Some(challenge), Some(server)) = (&self.refusal, &self.server) else { return false };
+        if !current.is_alive(self.behind.now()) {
+            return false;
+        }
+        let found = discover(self.behind.fetch(self.bounds), server, challenge);
+        let found = tokio::time::timeout(LOOK_MAX, found).await;
+        matches!(found, Ok(Ok(found)) if found.maker.issuer != current.issuer)
+    }
+
+    /// What was kept, or what came of it and could not be kept, because the store was away.
+    fn current(&self, kept: &Kept) -> Credential {
+        let held = self.entry.memory.lock().held.clone();
+        let newer = held.filter(|held| held.issuer == kept.credential.issuer && kept.credential.number < held.number);
+        newer.unwrap_or_else(|| kept.credential.clone())
+    }
+
+    async fn refresh(&self, credential: &Credential, refresh: &str) -> Result<tokens::Tokens, TokenError> {
+        let mut client = credential.client.clone();
+        if let Some((id, secret)) = &self.secret
+            && *id == client.id
+        {
+            client = Client { secret: secret.clone(), ..client };
+        }
+        let form = [("grant_type", "refresh_token"), ("refresh_token", refresh), ("resource", &credential.resource)];
+        let port = self.behind.fetch(self.bounds);
+        tokens::ask(&*port, &credential.token_endpoint, &client, &form).await
+    }
+
+    /// The refresh token is spent. Whoever replaced it meanwhile has a better one.
+    async fn over(&self, kept: &Kept) -> Result<Credential, Why> {
+        let store = &*self.behind.store;
+        credential::forget(store, kept).await.map_err(|error| Why::Away(error.to_string()))?;
+        match self.newer().await {
+            Ok(Some(newer)) => Ok(newer),
+            Ok(None) | Err(_) => Err(Why::Over),
+        }
+    }
+
+    /// Keeps what was renewed. It is used in any case: what it replaces is spent.
+    async fn keep(&self, kept: Kept, renewed: Credential, claim: &Claim) -> Credential {
+        let store = self.behind.store.clone();
+        match credential::replace(&*store, &kept, &renewed, claim).await {
+            Ok(true) => renewed,
+            // Somebody logged in or out meanwhile, or another node took our turn.
+            Ok(false) => match self.newer().await {
+                Ok(Some(newer)) if renewed.number < newer.number => newer,
+                Ok(_) | Err(_) => renewed,
+            },
+            Err(error) => {
+                tracing::warn!(%error, server = %self.entry.whose.server, "a login was renewed and could not be kept yet");
+                let later = renewed.clone();
+                self.behind.tasks.spawn(async move { keep_later(&*store, &kept, &later).await });
+                renewed
+            }
+        }
+    }
+}
+
+/// Whose turn it is to renew.
+enum Turn {
+    Ours(Claim),
+    Done(Box<Credential>),
+    Late,
+}
+
+/// Keeps what was renewed once the store is back, unless something else was kept meanwhile.
+async fn keep_later(store: &dyn Store, kept: &Kept, renewed: &Credential) {
+    for _ in 0..KEEP_TRIES {
+        tokio::time::sleep(KEEP_EVERY).await;
+        match credential::replace_later(store, kept, renewed).await {
+            Ok(_) => return,
+            Err(error) => tracing::debug!(%error, "a login could not be kept yet"),
+        }
+    }
+    tracing::error!(server = %renewed.whose.server, "a login was renewed and is not kept: somebody must log in again after a restart");
+}

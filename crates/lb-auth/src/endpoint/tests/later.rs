@@ -1,0 +1,178 @@
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::testing::{World, settings};
+use crate::{ApiKeys, People, Refusal, Rules, Scopes, Secret, Settings, new_key};
+
+const WITHIN: Duration = Duration::from_secs(5);
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_does_not_answer_is_told_to_everybody_within_five_seconds() {
+    let world = World::new().await;
+    let client = world.client().await;
+    world.tokens(&client, &[]).await;
+    // What it says of itself is known; that it is there is not.
+    world.later(31);
+    world.idp.silent.store(true, Ordering::SeqCst);
+    let pages = [world.asked(&client, &[]).await, world.asked(&client, &[]).await, world.asked(&client, &[]).await];
+    let asked = world.idp.asked.load(Ordering::SeqCst);
+    let began = tokio::time::Instant::now();
+    let pressed = pages.iter().map(|page| world.press(page, "approve"));
+    for seen in futures_util::future::join_all(pressed).await {
+        assert_eq!(seen.status, 503, "{}", seen.text);
+        assert!(seen.text.contains("provider of the login cannot be reached"), "{}", seen.text);
+    }
+    assert!(began.elapsed() < WITHIN, "{:?}", began.elapsed());
+    assert_eq!(world.idp.asked.load(Ordering::SeqCst), asked + 1, "all wait for one answer");
+    let seen = world.press(&pages[0], "approve").await;
+    assert!(seen.status == 503 && began.elapsed() < WITHIN, "that it failed is known for a moment");
+    world.idp.silent.store(false, Ordering::SeqCst);
+    world.later(5);
+    assert_eq!(world.press(&pages[0], "approve").await.status, 303, "nobody has to begin again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_comes_back_from_a_provider_that_stopped_is_told_within_five_seconds() {
+    let world = World::new().await;
+    let client = world.client().await;
+    let before = world.tokens(&client, &[]).await;
+    let state = world.agreed(&client, &[]).await;
+    world.idp.silent.store(true, Ordering::SeqCst);
+    let began = tokio::time::Instant::now();
+    let seen = world.came_back(&state).await;
+    assert_eq!(seen.parameter("error").as_deref(), Some("temporarily_unavailable"));
+    assert!(began.elapsed() < WITHIN, "{:?}", began.elapsed());
+    assert!(world.is_good(&before).await, "whoever is logged in does not notice");
+    assert_eq!(world.refresh(&client, &before, &[]).await.status, 200);
+}
+
+#[tokio::test]
+async fn whoever_is_not_let_in_any_more_logs_in_anew_and_what_is_open_ends() {
+    let world = World::new().await;
+    let client = world.client().await;
+    let tokens = world.tokens(&client, &[]).await;
+    let token = tokens["access_token"].as_str().unwrap();
+    let family = world.check(token, "/mcp").await.unwrap().family.unwrap();
+    assert!(world.auth.is_alive(&family, world.now()).await.unwrap());
+    let nobody = People { subjects: vec!["somebody else".into()], ..People::default() };
+    world.auth.set_rules(Rules { allow: Some(nobody), ..Rules::default() });
+    assert_eq!(world.check(token, "/mcp").await.unwrap_err(), Refusal::Invalid);
+    assert!(!world.auth.is_alive(&family, world.now()).await.unwrap());
+    let seen = world.refresh(&client, &tokens, &[]).await;
+    assert_eq!((seen.status, seen.error()), (400, "invalid_grant".into()));
+}
+
+#[tokio::test]
+async fn what_is_used_with_a_key_or_the_operators_token_ends_with_it() {
+    let (key, line) = new_key("ci", &Scopes::usual()).unwrap();
+    let api_keys = ApiKeys::parse(&line).unwrap();
+    let world = World::with(Settings { api_keys, ..settings() }).await;
+    let by_key = world.check(key.expose(), "/mcp").await.unwrap();
+    let by_operator = world.check("operator-token-of-the-test", "/mcp").await.unwrap();
+    for grant in [&by_key, &by_operator] {
+        let visitor = world.auth.visitor(grant);
+        assert!(visitor.family.is_some() && visitor.client.is_none(), "{visitor:?}");
+        assert!(world.auth.is_alive(grant.family.as_deref().unwrap(), world.now()).await.unwrap());
+    }
+    world.auth.set_api_keys(ApiKeys::default());
+    world.auth.set_operator_token(Some(&Secret::new("another-token-of-the-test")));
+    for grant in [&by_key, &by_operator] {
+        assert!(!world.auth.is_alive(grant.family.as_deref().unwrap(), world.now()).await.unwrap());
+    }
+    assert_eq!(world.check("operator-token-of-the-test", "/mcp").await.unwrap_err(), Refusal::Invalid);
+    assert!(world.check("another-token-of-the-test", "/mcp").await.unwrap().is_admin());
+}
+
+#[tokio::test]
+async fn using_a_client_makes_nobody_an_administrator_or_a_guest() {
+    let world = World::new().await;
+    let client = world.client().await;
+    let by_client = People { clients: vec![client.clone()], ..People::default() };
+    let rules = settings().rules;
+    world.auth.set_rules(Rules { admins: by_client.clone(), ..rules.clone() });
+    let state = world.agreed(&client, &[("scope", "mcp:admin")]).await;
+    assert_eq!(world.came_back(&state).await.parameter("error").as_deref(), Some("invalid_scope"));
+    world.auth.set_rules(Rules { allow: Some(by_client.clone()), ..rules });
+    let state = world.agreed(&client, &[]).await;
+    assert_eq!(world.came_back(&state).await.parameter("error").as_deref(), Some("access_denied"));
+    let alone = Settings { rules: Rules { allow: Some(by_client), ..Rules::default() }, ..settings() };
+    assert_eq!(alone.problems().len(), 1, "clients alone let nobody in");
+}
+
+#[tokio::test]
+async fn an_address_of_ours_is_written_as_clients_write_it() {
+    let world = World::with(Settings { public_url: "https://GW.test:443".into(), ..settings() }).await;
+    let told = world.get("/.well-known/oauth-protected-resource").await.json();
+    assert_eq!(told["resource"], "https://gw.test/mcp");
+    let client = world.client().await;
+    world.tokens(&client, &[("resource", "https://gw.test/mcp")]).await;
+}
+
+#[tokio::test]
+async fn without_a_scope_a_client_gets_what_is_usual_whatever_it_registered() {
+    let world = World::new().await;
+    let told = world.register(&json!({"scope": "mcp:read"})).await;
+    let tokens = world.tokens(told["client_id"].as_str().unwrap(), &[]).await;
+    assert_eq!(tokens["scope"], "mcp:read mcp:call");
+}
+
+#[tokio::test]
+async fn another_page_ends_no_login_of_a_browser() {
+    let world = World::new().await;
+    let client = world.client().await;
+    let page = world.asked(&client, &[]).await;
+    let cookie = page.headers["set-cookie"].to_str().unwrap().to_owned();
+    assert!(cookie.contains("SameSite=Lax"), "it comes along from the client's page: {cookie}");
+    let state = world.agreed(&client, &[]).await;
+    for query in ["x=1", "state=of-another", "code=c&state="] {
+        let seen = world.browse("GET", &format!("/oauth/callback?{query}"), &[], "").await;
+        assert_eq!(seen.status, 400);
+        assert!(!seen.headers.contains_key("set-cookie"), "{query}");
+    }
+    assert!(world.came_back(&state).await.parameter("code").is_some());
+}
+
+#[tokio::test]
+async fn pages_of_this_machine_may_ask_for_tokens_and_others_only_when_named() {
+    let world = World::with(Settings { origins: vec!["https://app.test".into()], ..settings() }).await;
+    for (origin, may) in [
+        ("http://localhost:6274", true),
+        ("http://127.0.0.1:6274", true),
+        ("https://app.test", true),
+        ("https://evil.test", false),
+        ("http://localhost.evil.test", false),
+        ("null", false),
+    ] {
+        let seen = world.send("OPTIONS", "/token", &[("origin", origin)], "").await;
+        assert_eq!(seen.headers.contains_key("access-control-allow-origin"), may, "{origin}");
+    }
+    world.auth.set_origins(vec!["https://evil.test".into()]);
+    let seen = world.send("OPTIONS", "/token", &[("origin", "https://evil.test")], "").await;
+    assert!(seen.headers.contains_key("access-control-allow-origin"));
+    let open = Settings { origins: vec!["*".into()], ..settings() };
+    assert_eq!(open.problems().len(), 1);
+}
+
+#[tokio::test]
+async fn a_userinfo_that_fails_fails_only_logins_that_need_it() {
+    let world = World::new().await;
+    let client = world.client().await;
+    *world.idp.claims.lock() = json!({"groups": null});
+    *world.idp.userinfo.lock() = json!(null);
+    world.tokens(&client, &[]).await;
+    let staff = People { groups: vec!["staff".into()], ..People::default() };
+    world.auth.set_rules(Rules { allow: Some(staff), ..Rules::default() });
+    let state = world.agreed(&client, &[]).await;
+    assert_eq!(world.came_back(&state).await.parameter("error").as_deref(), Some("temporarily_unavailable"));
+}
+
+#[tokio::test]
+async fn documents_can_be_asked_for_without_their_body_and_registrations_are_json() {
+    let world = World::new().await;
+    assert_eq!(world.send("HEAD", "/.well-known/oauth-authorization-server", &[], "").await.status, 200);
+    let body = json!({"redirect_uris": ["https://app.test/cb"]}).to_string();
+    let seen = world.send("POST", "/register", &[("content-type", "text/plain")], &body).await;
+    assert_eq!((seen.status, seen.error()), (400, "invalid_client_metadata".into()));
+}
