@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::header::{HeaderValue, WWW_AUTHENTICATE};
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
+use lb_auth::behind::Behind;
 use lb_auth::{Auth, Grant, Refusal, Scopes};
 use lb_front::Reply;
 use lb_wire::revision::Era;
@@ -30,19 +31,16 @@ pub(crate) struct Caller {
     pub(crate) grant: Grant,
 }
 
-impl Caller {
-    /// Why they are no operator, in words for them; `None` for an operator.
-    pub(crate) fn stranger(&self) -> Option<String> {
-        let why = "Forbidden - this page is for the operator only: send the operator token, or one with the scope \
-                   mcp:admin";
-        (!self.grant.is_admin()).then(|| why.to_owned())
-    }
-}
-
 impl Visit<'_> {
     /// Whether a request is for those who give tokens.
     pub(crate) fn is_about_tokens<B>(&self, request: &Request<B>) -> bool {
-        self.settings.auth.is_some() && Auth::handles(request.uri().path())
+        let path = request.uri().path();
+        (self.settings.auth.is_some() && Auth::handles(path)) || self.is_about_behind(path)
+    }
+
+    /// Whether a path is for those who log in at servers behind us.
+    fn is_about_behind(&self, path: &str) -> bool {
+        self.settings.behind.is_some() && Behind::handles(path)
     }
 
     /// Whether it must say whose it is. What browsers ask before they send something does not.
@@ -52,13 +50,16 @@ impl Visit<'_> {
             let below = path.strip_prefix(self.settings.mcp_path.as_str());
             below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        let is_page = || self.settings.pages.iter().any(|pages| pages.own(path));
-        self.settings.auth.is_some() && *request.method() != Method::OPTIONS && (is_mcp() || is_page())
+        self.settings.auth.is_some() && *request.method() != Method::OPTIONS && (is_mcp() || self.is_page(request))
+    }
+
+    /// Whether it is for a page of operators, which a browser may show with its cookie.
+    fn is_page<B>(&self, request: &Request<B>) -> bool {
+        self.settings.pages.iter().any(|pages| pages.own(request.uri().path()))
     }
 
     /// Answers a request for a token, or for what must be known to get one.
     pub(crate) async fn tokens(&self, request: &mut Request<Incoming>) -> Response<Body> {
-        let Some(auth) = self.settings.auth.as_ref() else { return refused(StatusCode::NOT_FOUND) };
         let body = match inbound::body(request, self.settings, TOKENS_BODY_BYTES_MAX, &self.server.bodies).await {
             Ok(body) => body,
             Err(error) => {
@@ -73,7 +74,18 @@ impl Visit<'_> {
         *asked.method_mut() = request.method().clone();
         *asked.uri_mut() = request.uri().clone();
         *asked.headers_mut() = std::mem::take(request.headers_mut());
-        auth.handle(asked, from, SystemTime::now()).await.map(|body| Body::bytes(body, None))
+        let answer = match (&self.settings.behind, &self.settings.auth) {
+            (Some(behind), _) if Behind::handles(asked.uri().path()) => {
+                let now = match &self.settings.auth {
+                    Some(auth) => auth.now().await,
+                    None => SystemTime::now(),
+                };
+                behind.handle(&asked, now).await
+            }
+            (_, Some(auth)) => auth.handle(asked, from, auth.now().await).await,
+            (_, None) => return refused(StatusCode::NOT_FOUND),
+        };
+        answer.map(|body| Body::bytes(body, None))
     }
 
     /// Lets a request in, or says what is missing.
@@ -89,8 +101,15 @@ impl Visit<'_> {
             return (response, Pages::Allowed);
         }
         let Some(auth) = self.settings.auth.as_ref() else { return (refused(StatusCode::NOT_FOUND), Pages::Refused) };
-        let checked = auth.check(request.headers(), request.uri(), SystemTime::now()).await;
+        let shows = self.is_page(request) && matches!(*request.method(), Method::GET | Method::HEAD);
+        let now = auth.now().await;
+        let checked = match shows {
+            true => auth.check_page(request.headers(), request.uri(), now).await,
+            false => auth.check(request.headers(), request.uri(), now).await,
+        };
         *allowance = match &checked {
+            // Whose it is cannot be known now: nobody is taken for a stranger because of that.
+            Err(Refusal::StoreAway) => None,
             Ok(grant) => throttle::of_principal(self.server, grant.who.principal.as_str(), self.settings),
             // Whoever has no token, or tries some, is known by an address only.
             Err(_) => throttle::allowance(self.server, request.headers(), self.settings, self.peer),
@@ -101,6 +120,12 @@ impl Visit<'_> {
         }
         let grant = match checked {
             Ok(grant) => grant,
+            Err(Refusal::NoCredentials) if shows => {
+                let to_login = auth.to_login(request.headers(), request.uri().path());
+                let to_login = to_login.map(|answer| answer.map(|body| Body::bytes(body, None)));
+                let refused = || self.turn_back(auth, &Refusal::NoCredentials, request);
+                return (to_login.unwrap_or_else(refused), Pages::Refused);
+            }
             Err(refusal) => return (self.turn_back(auth, &refusal, request), Pages::Allowed),
         };
         let caller = Caller { grant };
@@ -136,8 +161,9 @@ impl Visit<'_> {
     }
 
     /// The answer to a request whose token does not let it in.
-    fn turn_back<B>(&self, auth: &Auth, refusal: &Refusal, request: &Request<B>) -> Response<Body> {
+    pub(crate) fn turn_back<B>(&self, auth: &Auth, refusal: &Refusal, request: &Request<B>) -> Response<Body> {
         tracing::debug!(status = refusal.status().as_u16(), "refused");
+        auth.turned_back(refusal, self.peer.client(request.headers(), self.settings), SystemTime::now());
         auth.refuse(refusal, request.uri().path(), None).map(|body| Body::bytes(body, None))
     }
 }

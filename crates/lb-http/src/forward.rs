@@ -1,6 +1,7 @@
 //! Sending a request on to the node that has what it names: one hop, as it came, and the answer back as it comes.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -85,7 +86,10 @@ impl Visit<'_> {
                 Ok(response) if response.status() == StatusCode::MISDIRECTED_REQUEST => {
                     why = "it has just moved".to_owned();
                 }
-                Ok(response) => return Some(response),
+                Ok(response) => {
+                    self.server.nodes.forwarded.fetch_add(1, Ordering::Relaxed);
+                    return Some(response);
+                }
                 Err(SendError::Unreached(error)) => why = error,
                 Err(SendError::Lost(error)) => {
                     tell!(self.server.nodes.lost, node = %url, %error, "hop_lost");
@@ -175,7 +179,7 @@ impl Visit<'_> {
             headers.insert(CONTENT_LENGTH, body.len().into());
         }
         headers.insert(REQUEST_ID, record.id().clone());
-        headers.insert(HOP, hop::sign(&settings.keys, request.method(), &target, &claims)?);
+        headers.insert(HOP, hop::sign(settings, request.method(), &target, &claims)?);
         Some(Letter { method: request.method().clone(), target, headers, body: body.clone() })
     }
 }

@@ -9,7 +9,7 @@ mod nonces;
 #[cfg(test)]
 mod tests;
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -81,7 +81,7 @@ impl Hops {
         if !node.keys.verify(&covered, &said.mac) {
             return Err(Unproven::Forged);
         }
-        let now = unix_now();
+        let now = node.now();
         if WINDOW.as_secs() < said.time.abs_diff(now) {
             return Err(Unproven::Untimely);
         }
@@ -107,9 +107,8 @@ impl Hops {
 }
 
 /// The header for a request that is sent on.
-pub(crate) fn sign(keys: &NodeKeys, method: &Method, target: &Uri, claims: &Claims) -> Option<HeaderValue> {
-    let (time, nonce) = (unix_now(), rand::random::<u128>());
-    sign_at(keys, method, target, claims, time, nonce)
+pub(crate) fn sign(node: &NodeSettings, method: &Method, target: &Uri, claims: &Claims) -> Option<HeaderValue> {
+    sign_at(&node.keys, method, target, claims, node.now(), rand::random::<u128>())
 }
 
 fn sign_at(
@@ -165,8 +164,4 @@ pub(crate) fn target_of(uri: &Uri) -> &str {
 fn single(headers: &HeaderMap) -> Option<&HeaderValue> {
     let mut values = headers.get_all(&HOP).iter();
     values.next().filter(|_| values.next().is_none())
-}
-
-fn unix_now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

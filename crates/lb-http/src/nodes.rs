@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -74,6 +75,8 @@ pub(crate) struct Nodes {
     tls: Mutex<Option<(Option<PathBuf>, TlsConnector)>>,
     pub(crate) failed: Told,
     pub(crate) lost: Told,
+    /// Requests that another node has answered.
+    pub(crate) forwarded: Arc<AtomicU64>,
 }
 
 /// One node.
@@ -227,6 +230,7 @@ mod tests {
             insecure: false,
             authorities: None,
             together: None,
+            ahead: Arc::default(),
         };
         let nodes = Nodes::default();
         let node = nodes.at(&url, &settings).unwrap();

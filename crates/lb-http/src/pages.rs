@@ -98,6 +98,22 @@ pub(crate) fn stranger<B>(request: &Request<B>, reach: Reach, settings: &Setting
     Some(refusal(why, settings))
 }
 
+/// Whether a request has the operator token, wherever it comes from.
+///
+/// # Errors
+/// Why it does not count, in words for whoever sent it.
+pub(crate) fn sends_operator_token<B>(request: &Request<B>, settings: &Settings) -> Result<(), String> {
+    match (bearer(request), &settings.operator_token) {
+        (Some(given), Some(token)) if is_same(given, token.expose().as_bytes()) => Ok(()),
+        (_, Some(_)) => Err("Forbidden - this is for the operator only: send the operator token as `Authorization: \
+                             Bearer TOKEN`"
+            .to_owned()),
+        (_, None) => Err("Forbidden - this is for the operator only: start landbridge with LANDBRIDGE_OPERATOR_TOKEN \
+                          set and send it as `Authorization: Bearer TOKEN`"
+            .to_owned()),
+    }
+}
+
 /// What stands behind `Bearer`.
 fn bearer<B>(request: &Request<B>) -> Option<&[u8]> {
     let mut values = request.headers().get_all(AUTHORIZATION).iter();

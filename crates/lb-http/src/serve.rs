@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -52,6 +53,12 @@ impl Handle {
     #[must_use]
     pub fn shed(&self) -> Arc<Shed> {
         self.server.shed.clone()
+    }
+
+    /// Requests so far that were sent on to another node and answered there.
+    #[must_use]
+    pub fn forwarded(&self) -> Arc<AtomicU64> {
+        self.server.nodes.forwarded.clone()
     }
 
     /// Calls that are being answered now.

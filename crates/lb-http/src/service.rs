@@ -137,6 +137,7 @@ impl Visit<'_> {
             // Boxed: without a login their room is in no request's future.
             Route::Tokens => (Box::pin(self.tokens(request)).await, Pages::Refused),
             Route::Guarded(era) => Box::pin(self.guarded(request, work, record, era, allowance)).await,
+            Route::Order(era) => (Box::pin(self.order(request, era, allowance)).await, Pages::Refused),
             route => self.follow(route, request, work, record).await,
         }
     }
@@ -151,7 +152,9 @@ impl Visit<'_> {
         match route {
             Route::Done(response, pages) => (response, pages),
             // They are followed before.
-            Route::Tokens | Route::Guarded(_) => (bare(StatusCode::INTERNAL_SERVER_ERROR), Pages::Refused),
+            Route::Tokens | Route::Guarded(_) | Route::Order(_) => {
+                (bare(StatusCode::INTERNAL_SERVER_ERROR), Pages::Refused)
+            }
             Route::Post(_, era) if !work.has_room(self.settings.in_flight_max) => (self.crowded(era), Pages::Allowed),
             Route::Post(mount, era) => (self.post(request, work, record, mount, era).await, Pages::Allowed),
             Route::Bodiless(mount, era) => (self.bodiless(request, record, mount, era).await, Pages::Allowed),
@@ -167,6 +170,9 @@ impl Visit<'_> {
             return Route::Done(response, Pages::Refused);
         }
         let era = era_of_header(request.headers().get(PROTOCOL_VERSION).map(HeaderValue::as_bytes));
+        if let Some(response) = self.closed(request, era) {
+            return Route::Done(response, Pages::Allowed);
+        }
         let about_tokens = self.is_about_tokens(request);
         let guarded = check_length(request)
             .and_then(|()| check_host(request, self.settings))
@@ -180,6 +186,9 @@ impl Visit<'_> {
         }
         if self.peer.late {
             return Route::Done(self.stopping(era), Pages::Allowed);
+        }
+        if self.is_order(request) {
+            return Route::Order(era);
         }
         if !about_tokens && self.is_guarded(request) {
             return Route::Guarded(era);
@@ -196,6 +205,13 @@ impl Visit<'_> {
             Some(response) => Route::Done(response, Pages::Refused),
             None => self.admit(request, era),
         }
+    }
+
+    /// What everybody is told while nothing is done. Operators see what is wrong on their pages.
+    fn closed(&self, request: &Request<Incoming>, era: Era) -> Option<Response<Body>> {
+        let why = self.settings.closed.as_ref().and_then(|closed| closed())?;
+        let path = request.uri().path();
+        (!self.settings.pages.iter().any(|pages| pages.own(path))).then(|| throttle::busy(era, why))
     }
 
     fn stopping(&self, era: Era) -> Response<Body> {
@@ -237,13 +253,15 @@ impl Visit<'_> {
     pub(crate) fn operator_page(&self, request: &Request<Incoming>) -> Option<Response<Body>> {
         let path = request.uri().path();
         let pages = self.settings.pages.iter().find(|pages| pages.own(path))?;
-        let why = match self.caller {
-            Some(caller) => caller.stranger(),
-            None => stranger(request, self.peer.reach, self.settings),
-        };
-        if let Some(why) = why {
-            tracing::debug!("{why}");
-            return Some(pages::turn_away(&why));
+        match self.caller {
+            Some(caller) if !caller.grant.is_admin() => return Some(self.no_admin(&caller.grant, path)),
+            Some(_) => {}
+            None => {
+                if let Some(why) = stranger(request, self.peer.reach, self.settings) {
+                    tracing::debug!("{why}");
+                    return Some(pages::turn_away(&why));
+                }
+            }
         }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return Some(wrong_method("GET, HEAD"));
@@ -279,7 +297,8 @@ impl Visit<'_> {
         let alone = self.server.front.has(&Mount::Default);
         if matches!(*method, Method::GET | Method::HEAD) {
             // Whoever has not logged in is not told what is here.
-            let several = if alone || self.settings.login { Vec::new() } else { self.server.front.servers() };
+            let several =
+                if alone || self.settings.login { Vec::new() } else { self.server.front.servers(&self.visitor()) };
             return page(StatusCode::OK, TEXT, Body::bytes(health::banner(self.settings, &several), None));
         }
         let below = if alone { "" } else { "/server/{name}" };
@@ -303,10 +322,11 @@ impl Visit<'_> {
             Some(name) => (ServerName::parse(name).ok().map(Mount::Server), "no such server"),
             None => return lost(),
         };
-        match mount.filter(|mount| self.server.front.has(mount)) {
+        let front = &self.server.front;
+        match mount.filter(|mount| front.has(mount) || front.serves(mount, &self.visitor())) {
             Some(mount) => Ok(mount),
             None => {
-                let body = health::no_server(what, &self.server.front.servers());
+                let body = health::no_server(what, &self.server.front.servers(&self.visitor()));
                 Err(Box::new(document(StatusCode::NOT_FOUND, body)))
             }
         }
@@ -437,6 +457,8 @@ pub(crate) enum Route {
     Tokens,
     /// Past whoever asks for one.
     Guarded(Era),
+    /// To what operators change.
+    Order(Era),
     Post(Mount, Era),
     Bodiless(Mount, Era),
 }
@@ -478,7 +500,7 @@ pub(crate) fn not_allowed(allow: &'static str) -> Response<Body> {
 }
 
 /// Of a page, which speaks no JSON-RPC.
-fn wrong_method(allow: &'static str) -> Response<Body> {
+pub(crate) fn wrong_method(allow: &'static str) -> Response<Body> {
     let mut response = document(StatusCode::METHOD_NOT_ALLOWED, health::wrong_method(allow));
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
     response

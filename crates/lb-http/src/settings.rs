@@ -3,18 +3,23 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lb_exchange::Secret;
 
 use crate::hop::NodeKeys;
 use crate::listen::Place;
+use crate::manage::Managed;
 use crate::network::Network;
 use crate::pages::Pages;
 use crate::rate::{Rate, Together};
 
 /// Further members of `/health`, such as the number of sessions.
 pub type HealthSource = Arc<dyn Fn() -> Vec<(&'static str, serde_json::Value)> + Send + Sync>;
+
+/// Why nothing is done now, for whoever asks; `None` while everything is.
+pub type Closed = Arc<dyn Fn() -> Option<&'static str> + Send + Sync>;
 
 /// Limits, times and names of the HTTP side.
 ///
@@ -35,6 +40,8 @@ pub struct Settings {
     pub login: bool,
     /// Who lets them in, gives them tokens and decides what they may do; `None` without a login.
     pub auth: Option<Arc<lb_auth::Auth>>,
+    /// Where people log in at servers behind us; `None` where nobody can.
+    pub behind: Option<lb_auth::behind::Behind>,
     /// Who sends it as `Authorization: Bearer` is an operator, from wherever.
     pub operator_token: Option<Secret>,
     /// Where this runs; `/health` tells no version in production.
@@ -85,6 +92,11 @@ pub struct Settings {
     pub health: Option<HealthSource>,
     /// Pages for operators.
     pub pages: Vec<Pages>,
+    /// What operators change.
+    pub managed: Vec<Managed>,
+
+    /// Whether everything but the pages for operators is refused for a while.
+    pub closed: Option<Closed>,
 
     /// How this node and others reach each other; `None` where it is alone.
     pub node: Option<NodeSettings>,
@@ -99,6 +111,7 @@ impl Default for Settings {
             public_url: None,
             login: false,
             auth: None,
+            behind: None,
             operator_token: None,
             environment: Environment::Development,
             trusted_proxies: Vec::new(),
@@ -120,6 +133,8 @@ impl Default for Settings {
             retry_after: Duration::from_secs(3),
             health: None,
             pages: Vec::new(),
+            managed: Vec::new(),
+            closed: None,
             node: None,
         }
     }
@@ -147,6 +162,16 @@ pub struct NodeSettings {
     pub authorities: Option<PathBuf>,
     /// What the other nodes let through of the same rates; `None` where each counts by itself.
     pub together: Option<Arc<dyn Together>>,
+    /// How far the clock that all nodes go by is ahead of ours, in seconds.
+    pub ahead: Arc<AtomicI64>,
+}
+
+impl NodeSettings {
+    /// What time it is for all nodes, in seconds.
+    pub(crate) fn now(&self) -> u64 {
+        let own = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        own.saturating_add_signed(self.ahead.load(Ordering::Relaxed))
+    }
 }
 
 /// The header in which a proxy says whose request it passes on.

@@ -165,14 +165,14 @@ impl Middle for ScriptedMiddle {
         self.tasks.spawn(pump);
     }
 
-    fn servers(&self) -> Vec<String> {
+    fn servers(&self, _: &Visitor) -> Vec<String> {
         vec!["one".into(), "two".into()]
     }
 
     fn has(&self, mount: &Mount) -> bool {
         match mount {
             Mount::Default | Mount::Tools => true,
-            Mount::Server(name) => self.servers().contains(&name.to_string()),
+            Mount::Server(name) => matches!(name.as_str(), "one" | "two"),
         }
     }
 

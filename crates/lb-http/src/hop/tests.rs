@@ -1,5 +1,7 @@
 //! Headers as nodes write them, and as others do.
 
+use std::sync::Arc;
+
 use super::*;
 
 const TIME: u64 = 1_900_000_000;
@@ -12,6 +14,7 @@ fn node(key: &[u8]) -> NodeSettings {
         insecure: false,
         authorities: None,
         together: None,
+        ahead: Arc::default(),
     }
 }
 
@@ -40,17 +43,29 @@ fn signed(key: &[u8], claims: &Claims, time: u64, nonce: u128) -> Request<()> {
 #[test]
 fn what_one_node_says_another_believes_once() {
     let (hops, node) = (Hops::default(), node(b"key"));
-    let request = signed(b"key", &claims(), unix_now(), 1);
+    let request = signed(b"key", &claims(), node.now(), 1);
     assert_eq!(hops.admit(&request, Some(&node)), Ok(claims()));
     assert_eq!(hops.admit(&request, Some(&node)), Err(Unproven::Replayed));
-    let fresh = sign(&node.keys, &Method::POST, &"/mcp?x=1".parse().unwrap(), &claims()).unwrap();
+    let fresh = sign(&node, &Method::POST, &"/mcp?x=1".parse().unwrap(), &claims()).unwrap();
     assert_eq!(hops.admit(&self::request(fresh), Some(&node)), Ok(claims()));
+}
+
+#[test]
+fn nodes_go_by_one_clock_although_their_own_differ() {
+    let (hops, right, wrong) = (Hops::default(), node(b"key"), node(b"key"));
+    let target = "/mcp?x=1".parse().unwrap();
+    let passed = || request(sign(&right, &Method::POST, &target, &claims()).unwrap());
+    wrong.ahead.store(7_200, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(hops.admit(&passed(), Some(&wrong)), Err(Unproven::Untimely), "as far apart as that they would be");
+    right.ahead.store(7_200, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(hops.admit(&passed(), Some(&wrong)), Ok(claims()));
 }
 
 #[test]
 fn everything_that_is_said_is_covered() {
     let hops = Hops::default();
-    let (node, now) = (node(b"key"), unix_now());
+    let node = node(b"key");
+    let now = node.now();
     let other = |change: fn(&mut Request<()>)| {
         let mut request = signed(b"key", &claims(), now, 2);
         change(&mut request);

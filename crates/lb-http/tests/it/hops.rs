@@ -44,6 +44,7 @@ async fn an_answer_from_another_node_is_the_same_to_the_byte() {
         assert_eq!(here.text(), there.text(), "{message}");
     }
     assert_eq!(second.server.middle.log().iter().filter(|line| line.starts_with("note ")).count(), 2);
+    assert_eq!((first.forwarded(), second.forwarded()), (5, 0), "each one that another node answered counts once");
     let wrong = [session[0], ("Content-Type", "text/plain")];
     assert_eq!(peer.post(&wrong, &json!({})).await.status, 415);
 }
@@ -57,9 +58,10 @@ async fn a_session_that_is_nowhere_is_unknown_wherever_it_is_asked_for() {
     assert_eq!(peer.ask("GET /mcp", &session).await.code(), (404, -32001));
     assert_eq!(peer.ask("DELETE /mcp", &session).await.code(), (404, -32001));
     assert_eq!((first.located(), second.located()), (3, 3));
+    assert_eq!((first.forwarded(), second.forwarded()), (3, 0));
     first.says(Place::Here);
     assert_eq!(peer.post(&session, &request(1, "tools/list", json!({}))).await.code(), (404, -32001));
-    assert_eq!(second.located(), 3, "it was not sent on");
+    assert_eq!((second.located(), first.forwarded()), (3, 3), "it was not sent on");
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
@@ -46,6 +47,7 @@ impl Node {
             insecure: false,
             authorities: tls.as_ref().map(|(_, authorities)| authorities.clone()),
             together: None,
+            ahead: Arc::default(),
         };
         let mut private = Listener::bind_for_nodes(&node).await.expect("as it should be");
         if let Some((tls, _)) = tls {
@@ -83,6 +85,11 @@ impl Node {
     /// A connection to the listener for nodes.
     pub async fn enter(&self) -> Peer {
         Peer::over(TcpStream::connect(self.inner).await.expect("as it should be"), &self.inner.to_string())
+    }
+
+    /// How many requests it sent on that were answered.
+    pub fn forwarded(&self) -> u64 {
+        self.server.handle.forwarded().load(Ordering::Relaxed)
     }
 
     /// How often it asked where something is.
