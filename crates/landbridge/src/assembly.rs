@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lb_backend::{Children, Environment};
 use lb_config::settings::{INLINE_CONFIG, Settings};
-use lb_exchange::{ServerSpec, Tasks};
+use lb_exchange::{Logins, ServerSpec, Tasks};
 use lb_gateway::{Clients, Gateway, Keeping, Limits, Policy, Setup, Surface};
 use lb_telemetry::Tracer;
 
@@ -20,6 +20,11 @@ use crate::{embedded, files};
 const CLOSE_GRACE: Duration = Duration::from_secs(10);
 /// How long what is left may take. A child that will not go is ended after 5 s, and that must be seen.
 const TASKS_GRACE: Duration = Duration::from_secs(7);
+
+/// Sessions that one principal may have, where people log in.
+const PRINCIPAL_SESSIONS_MAX: usize = 100;
+/// Processes that one principal may have, where people log in.
+const PRINCIPAL_CHILDREN_MAX: usize = 8;
 
 /// The servers of a config.
 #[derive(Default)]
@@ -90,6 +95,7 @@ pub fn names(servers: &[ServerSpec]) -> String {
 pub fn limits(settings: &Settings) -> Limits {
     let mut limits = Limits {
         sessions_max: settings.sessions_max,
+        principal_sessions_max: settings.login.as_ref().map(|_| PRINCIPAL_SESSIONS_MAX),
         idle_after: settings.session_ttl,
         // Those that live for a short time rest early in it, but not between two requests.
         rest_after: (settings.session_ttl / 4).clamp(Duration::from_secs(5), Duration::from_secs(60)),
@@ -104,12 +110,12 @@ pub fn limits(settings: &Settings) -> Limits {
 }
 
 /// What servers need to be reached.
-pub fn environment(tasks: &Tasks) -> Result<Environment, Failure> {
+pub fn environment(tasks: &Tasks, logins: Option<Arc<dyn Logins>>) -> Result<Environment, Failure> {
     let supervisor = lb_process::own_supervisor()
         .map_err(|error| Failure::runtime(format!("cannot find this program's own file: {error}")))?;
     let embedded = Arc::new(embedded::servers(tasks));
     let children = Children::new(lb_backend::CHILDREN_MAX);
-    Ok(Environment { supervisor, embedded, tasks: tasks.clone(), children })
+    Ok(Environment { supervisor, embedded, tasks: tasks.clone(), children, logins })
 }
 
 /// What tells one way of serving from another.
@@ -124,6 +130,8 @@ pub struct Way {
     pub tracer: Option<Arc<Tracer>>,
     /// Where sessions are kept beyond this process.
     pub keeping: Option<Keeping>,
+    /// What we prove ourselves with at servers that want a login.
+    pub logins: Option<Arc<dyn Logins>>,
 }
 
 /// A gateway in front of these servers.
@@ -133,8 +141,11 @@ pub async fn gateway(
     settings: &Settings,
     tasks: &Tasks,
 ) -> Result<Gateway, Failure> {
-    let Way { clients, surface, policy, tracer, keeping } = way;
-    let environment = environment(tasks)?;
+    let Way { clients, surface, policy, tracer, keeping, logins } = way;
+    let mut environment = environment(tasks, logins)?;
+    if settings.login.is_some() {
+        environment.children = Children::shared_out(lb_backend::CHILDREN_MAX, Some(PRINCIPAL_CHILDREN_MAX));
+    }
     let shelf = shelf::disk();
     let tools: Option<Arc<dyn Surface>> = Some(Arc::new(lb_tools::Tools::default()));
     let only_server = surface == SurfaceName::Server;

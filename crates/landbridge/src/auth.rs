@@ -1,7 +1,10 @@
 //! Who gets in: what the settings say, put together for whoever checks requests.
 
+pub mod behind;
 pub mod command;
 pub mod fetch;
+mod landing;
+pub mod login;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -71,15 +74,35 @@ pub fn build(
     auth.map(Arc::new).map_err(|error| Failure::usage(format!("nobody can log in: {error}")))
 }
 
-/// Takes up other rules and keys.
+/// Takes up other rules, keys, origins and the operator's token.
 ///
 /// # Errors
 /// Why the keys stay as they are.
-pub fn reload(auth: &Auth, login: &Login) -> Result<(), String> {
+pub fn reload(auth: &Auth, login: &Login, settings: &Settings) -> Result<(), String> {
+    let operator = settings.operator_token.as_ref().map(|token| Secret::new(token.expose()));
+    logs::hide_texts(operator.iter().map(|token| token.expose().to_owned()).collect());
+    auth.set_operator_token(operator.as_ref());
+    auth.set_origins(settings.allow_origin.clone());
     let keys = api_keys(&login.keys)?;
     auth.set_api_keys(keys);
     auth.set_rules(rules(&login.access));
     Ok(())
+}
+
+/// What of the access that the files say now holds from the next start on, by the names it has there.
+pub fn left(now: &Access, before: &Access) -> Vec<&'static str> {
+    let changed = [
+        ("auth.clients", now.clients != before.clients),
+        ("auth.redirect_schemes", now.redirect_schemes != before.redirect_schemes),
+        ("auth.document_hosts", now.document_hosts != before.document_hosts),
+        ("auth.registration", now.no_registration != before.no_registration),
+    ];
+    changed.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| name).collect()
+}
+
+/// Whether anything of it was taken up.
+pub fn is_reloaded(now: &Access, before: &Access) -> bool {
+    now.allow != before.allow || now.admins != before.admins || now.rules != before.rules
 }
 
 /// The keys of all files.

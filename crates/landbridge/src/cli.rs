@@ -87,9 +87,11 @@ pub enum Command {
                       printed, 1 the store does not answer, 2 wrong usage."
     )]
     Nodes(crate::nodes::Nodes),
-    /// Make keys for programs that shall get in without a browser.
-    #[command(after_help = "Example:\n  landbridge auth key new ci --file keys.txt\n  landbridge serve --auth keys \
-                            keys.txt")]
+    /// Log in at servers that want it, and make keys for programs that shall get in without a browser.
+    #[command(
+        after_help = "Examples:\n  landbridge auth login files --config mcp.json\n  landbridge auth key new ci --file \
+                            keys.txt\n  landbridge serve --auth keys keys.txt"
+    )]
     Auth(crate::auth::command::Command),
     /// Make a new MCP server project in Rust, with a tool, a resource, a prompt and tests.
     #[command(

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use lb_config::settings::{INLINE_CONFIG, Settings, Surface, shown, shown_json};
 use lb_config::{Problem, Severity, problems_json};
-use lb_exchange::{ServerSpec, Target};
+use lb_exchange::{ServerAuth, ServerSpec, Target};
 use serde_json::{Value, json};
 
 use crate::assembly::read_servers;
@@ -107,6 +107,11 @@ fn server(spec: &ServerSpec) -> Value {
             shown["type"] = json!("http");
             shown["url"] = json!(spec.target.address());
             shown["headers"] = hidden(headers.iter().map(|(name, _)| name.as_ref()).collect());
+            match &spec.auth {
+                ServerAuth::None => {}
+                ServerAuth::User(_) => shown["auth"] = json!("user"),
+                ServerAuth::Service(_) => shown["auth"] = json!("service"),
+            }
         }
         Target::Child { env, cwd, .. } => {
             shown["type"] = json!("stdio");

@@ -65,7 +65,7 @@ async fn stdio(settings: &Settings) -> Result<(), Failure> {
     let telemetry = Telemetry::read()?;
     let tasks = Tasks::default();
     let (surface, policy, tracer) = (SurfaceName::Server, Policy::default(), telemetry.tracer());
-    let way = Way { clients: Clients::One, surface, policy, tracer, keeping: None };
+    let way = Way { clients: Clients::One, surface, policy, tracer, keeping: None, logins: None };
     let gateway = gateway(servers, way, settings, &tasks).await?;
     let exporting = telemetry.export(&Watched::alone(&gateway), &tasks)?;
     let settings = lb_front::Settings::default();

@@ -35,7 +35,8 @@ pub fn check(settings: &Settings, gathered: &mut Gathered) {
     let file = settings.log_file.as_deref().map(|path| ("log_file", path.to_owned()));
     // A new file is made in the folder, of whatever name.
     let folder = settings.log_dir.as_deref().map(|path| ("log_dir", path.join("log")));
-    for (key, path) in file.into_iter().chain(folder) {
+    let audit = settings.audit_log.as_deref().map(|path| ("audit_log", path.to_owned()));
+    for (key, path) in file.into_iter().chain(folder).chain(audit) {
         if let Err(error) = can_be_written(&path) {
             gathered.refuse(key, format!("cannot be written: {error}"), None);
         }

@@ -1,5 +1,6 @@
 //! Logs: lines for people or JSON, on stderr and perhaps in a file. Never on stdout, which belongs to the protocol.
 
+mod audit;
 mod file;
 mod hide;
 mod line;
@@ -19,6 +20,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
+pub use self::audit::Audit;
 use self::file::LogFile;
 pub use self::file::lost;
 pub use self::hide::{hide, hide_texts};
@@ -30,6 +32,7 @@ use crate::run::Failure;
 #[derive(Default)]
 pub struct Handle {
     sinks: Vec<Level>,
+    audit: Option<Audit>,
 }
 
 /// How much one of the places gets.
@@ -40,6 +43,11 @@ struct Level {
 }
 
 impl Handle {
+    /// Where who did what is written, if anywhere.
+    pub fn audit(&self) -> Option<Audit> {
+        self.audit.clone()
+    }
+
     /// Logs this much from now on; `None` for what fits the command.
     pub fn set_level(&self, level: Option<&str>) {
         for sink in &self.sinks {
@@ -81,13 +89,19 @@ pub fn start(
         sinks.extend(default.map(|default| Level { set: Box::new(move |filter| handle.reload(filter)), default }));
         sink.with_filter(reloadable)
     });
-    tracing_subscriber::registry().with(stderr.with_filter(reloadable)).with(file).init();
+    let audit = settings.audit_log.as_ref().map(|path| {
+        let opened = Audit::open(path, settings.audit_required);
+        opened.map_err(|error| Failure::usage(format!("cannot write to {}: {error}", path.display())))
+    });
+    let audit = audit.transpose()?;
+    let audited = audit.as_ref().map(|audit| audit.layer().with_filter(Audit::filter()));
+    tracing_subscriber::registry().with(stderr.with_filter(reloadable)).with(file).with(audited).init();
     std::panic::set_hook(Box::new(|panic| {
         // What a panic says may hold what it worked on.
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         tracing::error!(place, "panicked");
     }));
-    Ok(Handle { sinks })
+    Ok(Handle { sinks, audit })
 }
 
 /// The file to log to, and how much when nobody says.

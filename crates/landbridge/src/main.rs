@@ -15,6 +15,7 @@ mod flags;
 mod hint;
 mod init;
 mod logs;
+mod manage;
 mod nodes;
 mod reload;
 mod run;

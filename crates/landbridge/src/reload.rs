@@ -93,6 +93,11 @@ impl Reload {
         Self { flags, named_file, scopes, gathered: settled.gathered.clone(), servers, surface, logs, door: None }
     }
 
+    /// Where who did what is written, if anywhere.
+    pub fn audit(&self) -> Option<logs::Audit> {
+        self.logs.audit()
+    }
+
     /// Watches until the tasks are stopped.
     pub fn start(mut self, gateway: &Gateway, door: Option<Door>, tasks: &Tasks) {
         self.door = door;
@@ -168,12 +173,14 @@ impl Reload {
         if let Some(door) = self.door.as_ref().filter(|_| !taken.is_empty()) {
             let now = door.handle.settings();
             let (pages, health, node) = (now.pages.clone(), now.health.clone(), now.node.clone());
+            let managed = now.managed.clone();
             let settings = serve::http(&settings.reached(door.is_local));
-            let auth = now.auth.clone();
-            door.handle.update(lb_http::Settings { pages, health, node, auth, ..settings });
+            let (auth, behind, closed) = (now.auth.clone(), now.behind.clone(), now.closed.clone());
+            door.handle.update(lb_http::Settings { pages, managed, health, node, auth, behind, closed, ..settings });
         }
         for key in taken {
             tracing::info!(key, "setting_reloaded");
+            tracing::info!(target: "audit", event = "setting_reloaded", who = "operator", setting = key, outcome = "ok");
         }
         for key in left {
             tracing::warn!(key, why = "it holds from the next start on", "setting_not_reloaded");
@@ -185,8 +192,14 @@ impl Reload {
     fn take_access(&self, gathered: &Gathered, settings: &Settings) {
         let auth = self.door.as_ref().and_then(|door| door.auth.as_ref());
         let (Some(auth), Some(login)) = (auth, &settings.login) else { return };
-        match auth::reload(auth, login) {
-            Ok(()) if gathered.access != self.gathered.access => tracing::info!("access_reloaded"),
+        for key in auth::left(&gathered.access, &self.gathered.access) {
+            tracing::warn!(key, why = "it holds from the next start on", "setting_not_reloaded");
+        }
+        match auth::reload(auth, login, settings) {
+            Ok(()) if auth::is_reloaded(&gathered.access, &self.gathered.access) => {
+                tracing::info!("access_reloaded");
+                tracing::info!(target: "audit", event = "access_reloaded", who = "operator", outcome = "ok");
+            }
             Ok(()) => {}
             Err(why) => tracing::warn!(%why, "access_reload_failed"),
         }
@@ -197,6 +210,15 @@ impl Reload {
         let before = std::mem::replace(&mut self.servers, servers);
         let changes = gateway.reload(&before, &self.servers).await;
         let count = |wanted: Change| changes.iter().filter(|(_, change)| *change == wanted).count();
+        for (server, change) in &changes {
+            let event = match change {
+                Change::Added | Change::Refused => "server_added",
+                Change::Updated => "server_updated",
+                Change::Removed => "server_removed",
+            };
+            let outcome = if *change == Change::Refused { "refused" } else { "ok" };
+            tracing::info!(target: "audit", event, who = "operator", %server, outcome);
+        }
         tracing::info!(
             added = count(Change::Added),
             updated = count(Change::Updated),

@@ -42,7 +42,7 @@ pub async fn run(cli: Cli, settled: Settled, logs: logs::Handle) -> ExitCode {
         Some(Command::Stdio(ref stdio)) => stdio::stdio(stdio, settled, logs).await,
         Some(Command::Wrap(ref command)) => wrap::wrap(command).await,
         Some(Command::Config(ref config)) => config_command::config(config, &settled),
-        Some(Command::Auth(ref command)) => auth::command::run(command),
+        Some(Command::Auth(ref command)) => auth::command::run(command, &settled.settings).await,
         Some(Command::Nodes(command)) => nodes::nodes(command, settled.settings).await,
         Some(Command::Demo(ref demo)) => demo::demo(demo, settled).await,
         Some(Command::Init(init)) => init::init(init).await,

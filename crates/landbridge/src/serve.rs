@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use lb_config::settings::{Environment, Listen, ProxyHeader, Settings};
-use lb_exchange::{Secret, ServerSpec, Tasks};
+use lb_auth::behind::Behind;
+use lb_config::settings::{self, Environment, Listen, ProxyHeader, Settings};
+use lb_exchange::{Logins, Secret, ServerSpec, Tasks};
 use lb_front::Front;
-use lb_gateway::{Clients, Policy};
+use lb_gateway::{Clients, Commands, Pin, Policy};
 use lb_http::{Http, ListenError, Listener, Network, Place, Rate, Tls};
 use lb_store::Store;
 
@@ -14,6 +15,7 @@ use crate::auth;
 use crate::banner::{Reached, banner};
 use crate::cli::SurfaceName;
 use crate::logs::Words;
+use crate::manage;
 use crate::reload::{Door, Reload};
 use crate::run::Failure;
 use crate::settled::Settled;
@@ -21,6 +23,9 @@ use crate::state;
 use crate::stop::Stop;
 use crate::telemetry::{self, Telemetry};
 use crate::watch;
+
+/// How often a server may ask somebody from elsewhere for something.
+const ASKS_PER_MINUTE: usize = 3;
 
 /// Serves these servers until it is told to stop.
 pub async fn serve(
@@ -47,8 +52,7 @@ pub async fn serve(
     let mut listeners: Vec<_> = listeners.into_iter().map(with_tls).collect();
     let tasks = Tasks::default();
     let from_afar = is_reached_from_afar(settings, &listeners);
-    let policy =
-        Policy { allow_spawn: settings.allow_stdio_spawn, from_afar, pinned_packages: true, ..Policy::default() };
+    let policy = policy(settings, from_afar);
     let mut kept = match &reload {
         Some(_) => state::keep(settings, settings.reuse_port || handed, tls.as_ref(), &tasks).await?,
         // The demo is for looking around.
@@ -56,7 +60,10 @@ pub async fn serve(
     };
     let keeping = kept.as_ref().map(|kept| kept.keeping.clone());
     let auth = door_keeper(settings, &base_url, kept.as_ref().map(state::Kept::for_login)).await?;
-    let way = Way { clients: Clients::Many, surface, policy, tracer: telemetry.tracer(), keeping };
+    let behind =
+        behind(settings, &base_url, auth.as_ref(), kept.as_ref().map(|kept| kept.keeping.store.clone())).await?;
+    let logins: Option<Arc<dyn Logins>> = Some(Arc::new(behind.clone()));
+    let way = Way { clients: Clients::Many, surface, policy, tracer: telemetry.tracer(), keeping, logins };
     let gateway = gateway(servers, way, settings, &tasks).await?;
     if let Some(auth) = &auth {
         gateway.watch_logins(auth.clone());
@@ -69,14 +76,20 @@ pub async fn serve(
         listeners.push(door.listener);
     }
     shown.auth.clone_from(&auth);
+    shown.behind = Some(behind.clone());
     let http = Http::new(front, shown.clone());
-    let shed = http.handle().shed();
+    let (shed, forwarded) = (Some(http.handle().shed()), Some(http.handle().forwarded()));
     let store = kept.as_ref().map(|kept| kept.keeping.store.clone());
-    let watched = telemetry::Watched { gateway: gateway.clone(), shed: Some(shed), store };
+    let audit = reload.as_ref().and_then(Reload::audit);
+    let watched = telemetry::Watched { gateway: gateway.clone(), shed, forwarded, store, audit: audit.clone() };
     let exporting = telemetry.export(&watched, &tasks)?;
     shown.pages.push(telemetry::page(&watched));
     shown.pages.extend(watch::pages(&gateway));
+    shown.managed.push(manage::servers(&gateway));
     shown.health = Some(watch::health(&gateway, kept.as_ref().map(|kept| kept.keeping.store.clone())));
+    shown.closed = audit.clone().map(|audit| -> lb_http::Closed {
+        Arc::new(move || audit.is_closed().then_some("what is done cannot be written down"))
+    });
     http.handle().update(shown);
     if let Some(reload) = reload {
         reload.start(&gateway, Some(Door { handle: http.handle(), is_local, auth }), &tasks);
@@ -101,10 +114,15 @@ pub async fn serve(
     http.serve(listeners, tasks.clone(), asked).await;
     stop.begin();
     close(&gateway, &tasks).await;
+    behind.close().await;
     if let Some(kept) = kept {
         kept.close().await;
     }
     exporting.finish().await;
+    if let Some(audit) = audit {
+        // Blocks, but nothing else is left to do.
+        audit.flush();
+    }
     failed.map_or(Ok(()), Err)
 }
 
@@ -117,9 +135,58 @@ async fn door_keeper(
     let Some(login) = &settings.login else { return Ok(None) };
     let (store, keys) = match kept {
         Some(kept) => kept,
-        None => (state::in_process().await?, Vec::new()),
+        // A key that was given is used: tokens then outlast the process as far as their families do.
+        None => (state::in_process().await?, settings.state.key.iter().cloned().collect()),
     };
     auth::build(login, settings, base_url, &keys, store).map(Some)
+}
+
+/// Who logs in at servers behind us. People have their logins where everything else of theirs is; whoever sits at this
+/// machine shares them with every other landbridge of theirs.
+async fn behind(
+    settings: &Settings,
+    base_url: &str,
+    auth: Option<&Arc<lb_auth::Auth>>,
+    kept: Option<Arc<dyn Store>>,
+) -> Result<Behind, Failure> {
+    let shares = matches!(settings.state.store, lb_config::settings::Store::Shared { .. });
+    let store = match kept {
+        Some(kept) if auth.is_some() || shares => kept,
+        Some(_) => match state::logins(&settings.state).await {
+            Ok(store) => store,
+            Err(why) => {
+                Words::warning("logins_in_memory", format!("logins at servers end with this process: {why}")).say();
+                state::in_process().await?
+            }
+        },
+        None => state::in_process().await?,
+    };
+    auth::behind::at_gateway(settings, base_url, auth.cloned(), store)
+}
+
+/// What clients may do.
+fn policy(settings: &Settings, from_afar: bool) -> Policy {
+    // Where nobody logs in there are no administrators.
+    let commands = settings.login.iter().flat_map(|_| settings.allow_commands.iter().map(String::as_str));
+    Policy {
+        allow_spawn: settings.allow_stdio_spawn,
+        from_afar,
+        pinned_packages: true,
+        commands: Commands::new(commands),
+        pin: pin(settings.pin),
+        // Whoever runs the servers on their own machine knows whom they deal with.
+        asks_per_minute: from_afar.then_some(ASKS_PER_MINUTE),
+        ..Policy::default()
+    }
+}
+
+/// What happens to tools that change.
+pub fn pin(pin: settings::Pin) -> Pin {
+    match pin {
+        settings::Pin::Off => Pin::Off,
+        settings::Pin::Warn => Pin::Warn,
+        settings::Pin::Hide => Pin::Hide,
+    }
 }
 
 /// Whether clients need not be on this machine, or not be its owner. What the flags allow to those who are is not meant for others.

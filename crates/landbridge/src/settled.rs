@@ -36,7 +36,11 @@ impl Settled {
             Some(Command::Stdio(stdio)) => (Some(&stdio.flags.given), &[Scope::Every, Scope::Servers]),
             Some(Command::Demo(Demo { http: Some(_), .. })) => (None, &[Scope::Every, Scope::Demo, Scope::Serve]),
             Some(Command::Demo(_) | Command::Init(_) | Command::Smoke(_)) => (None, &[Scope::Every]),
-            Some(Command::Wrap(_) | Command::Auth(_)) => (None, &[Scope::Every]),
+            Some(Command::Auth(auth)) => match auth.given() {
+                Some(given) => (Some(given), &[Scope::Every, Scope::Servers]),
+                None => (None, &[Scope::Every]),
+            },
+            Some(Command::Wrap(_)) => (None, &[Scope::Every]),
         };
         let mut flags: Given = own.into_iter().chain([&cli.every.given]).flatten().cloned().collect();
         if let Some(Command::Demo(demo)) = &cli.command {

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use lb_exchange::{Mount, ServerName, ServerSpec, Tasks, Visitor};
+use lb_exchange::{Logins, Mount, ServerAuth, ServerName, ServerSpec, Tasks, Visitor};
 use lb_front::Front;
 use lb_gateway::{Clients, Policy};
 
 use crate::assembly::{Loaded, Way, close, gateway, load, names};
+use crate::auth::behind::on_demand;
 use crate::cli::{Stdio, SurfaceName};
 use crate::logs::Handle;
 use crate::reload::Reload;
@@ -38,9 +39,14 @@ pub async fn stdio(command: &Stdio, settled: Settled, logs: Handle) -> Result<()
     let telemetry = Telemetry::read()?;
     let tasks = Tasks::default();
     // Whoever starts us on a pipe could start any other program too.
-    let policy = Policy { allow_spawn: true, ..Policy::default() };
+    let policy = Policy { allow_spawn: true, pin: crate::serve::pin(settings.pin), ..Policy::default() };
     let reload = Reload::new(&settled, surface, &loaded, logs);
-    let way = Way { clients: Clients::One, surface, policy, tracer: telemetry.tracer(), keeping: None };
+    let behind = match loaded.servers.iter().any(|server| server.auth != ServerAuth::None) {
+        true => Some(on_demand(settings, &tasks).await?),
+        false => None,
+    };
+    let logins = behind.clone().map(|behind| Arc::new(behind) as Arc<dyn Logins>);
+    let way = Way { clients: Clients::One, surface, policy, tracer: telemetry.tracer(), keeping: None, logins };
     let gateway = gateway(loaded.servers, way, settings, &tasks).await?;
     let exporting = telemetry.export(&Watched::alone(&gateway), &tasks)?;
     reload.start(&gateway, None, &tasks);
@@ -59,6 +65,9 @@ pub async fn stdio(command: &Stdio, settled: Settled, logs: Handle) -> Result<()
     };
     let served = lb_stdio::serve(&front, mount, Visitor::local(), asked, begin).await;
     close(&gateway, &tasks).await;
+    if let Some(behind) = behind {
+        behind.close().await;
+    }
     exporting.finish().await;
     served.map_err(|error| Failure::runtime(error.to_string()))
 }

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -25,14 +26,18 @@ pub struct Watched {
     pub gateway: Gateway,
     /// The HTTP side, where there is one.
     pub shed: Option<Arc<Shed>>,
+    /// Requests that other nodes have answered, where there is an HTTP side.
+    pub forwarded: Option<Arc<AtomicU64>>,
     /// What keeps sessions, where something does.
     pub store: Option<Arc<dyn Store>>,
+    /// Where who did what is written, if anywhere.
+    pub audit: Option<crate::logs::Audit>,
 }
 
 impl Watched {
     /// A gateway without an HTTP side that keeps nothing.
     pub fn alone(gateway: &Gateway) -> Self {
-        Self { gateway: gateway.clone(), shed: None, store: None }
+        Self { gateway: gateway.clone(), shed: None, forwarded: None, store: None, audit: None }
     }
 }
 
@@ -158,10 +163,22 @@ fn measured(watched: &Watched) -> Vec<Family> {
         }
         families.push(refused);
     }
+    if let Some(forwarded) = &watched.forwarded {
+        let help = "Requests that came to this node and were sent on to the one that has their session.";
+        let mut sent_on = Family::new("landbridge_forwarded_total", help, Kind::Counter);
+        sent_on.count(Vec::new(), forwarded.load(Ordering::Relaxed));
+        families.push(sent_on);
+    }
     let help = "Lines of logs that could not be written.";
     let mut lost = Family::new("landbridge_log_lines_dropped_total", help, Kind::Counter);
     lost.count(Vec::new(), crate::logs::lost());
     families.push(lost);
+    if let Some(audit) = &watched.audit {
+        let help = "Events that could not be written to the audit log.";
+        let mut dropped = Family::new("landbridge_audit_dropped_total", help, Kind::Counter);
+        dropped.count(Vec::new(), audit.dropped());
+        families.push(dropped);
+    }
     let is_up = watched.store.as_ref().is_none_or(|store| store.facts().away_since.is_none());
     let up = "Whether what must outlive this process can be stored; memory is always there.";
     families.push(Family::single("landbridge_store_up", up, Kind::Gauge, i64::from(is_up)));

@@ -36,7 +36,7 @@ pub async fn wrap(settings: &Wrap) -> Result<(), Failure> {
         (false, false) => shelf::disk(),
     };
     let setup = Setup { clients: Clients::One, only_server: true, shelf, ..Setup::default() };
-    let gateway = Gateway::start(vec![spec], environment(&tasks)?, setup).await;
+    let gateway = Gateway::start(vec![spec], environment(&tasks, None)?, setup).await;
     let gateway = gateway.map_err(|(name, error)| Failure::usage(format!("{name}: {error}")))?;
     refresh_on_hangup(&gateway, &tasks)?;
     let (failed, mut failure) = watch::channel(None);
@@ -236,8 +236,8 @@ impl Middle for Watched {
         self.gateway.adopt(pump);
     }
 
-    fn servers(&self) -> Vec<String> {
-        self.gateway.servers()
+    fn servers(&self, who: &Visitor) -> Vec<String> {
+        self.gateway.servers(who)
     }
 
     fn has(&self, mount: &Mount) -> bool {

@@ -1,4 +1,4 @@
-//! `landbridge auth`: keys for programs that have no browser.
+//! `landbridge auth`: keys for programs that have no browser, and logins at servers.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use lb_auth::{ApiKeys, Scopes, new_key};
+use lb_config::settings::{Given, Settings};
 use serde_json::json;
 
+use super::login::{self, Login, Logout, Show};
 use crate::run::Failure;
 
 /// `landbridge auth`
@@ -24,6 +26,18 @@ pub struct Command {
 pub enum Action {
     /// Make keys for programs, for `landbridge serve --auth keys FILE`.
     Key(Key),
+    /// Log in at a server whose config says `"auth": "user"`: print a URL, and wait up to 5 minutes until somebody has
+    /// logged in there.
+    #[command(
+        after_help = "Exit codes: 0 logged in, 1 failed or denied, 2 wrong usage.\n\nThe login is kept for this \
+                            user, and every landbridge that is used without a login of its own sees it. With `serve --auth` each \
+                            person logs in through the gateway instead."
+    )]
+    Login(Login),
+    /// End a login at a server.
+    Logout(Logout),
+    /// Say where somebody is logged in.
+    Status(Show),
 }
 
 /// `landbridge auth key`
@@ -66,10 +80,24 @@ pub struct New {
     pub json: bool,
 }
 
+impl Command {
+    /// The settings that were given with it.
+    pub fn given(&self) -> Option<&Given> {
+        match &self.action {
+            Action::Key(_) => None,
+            Action::Login(Login { flags, .. }) | Action::Logout(Logout { flags, .. }) => Some(&flags.given),
+            Action::Status(Show { flags, .. }) => Some(&flags.given),
+        }
+    }
+}
+
 /// Does it.
-pub fn run(command: &Command) -> Result<(), Failure> {
+pub async fn run(command: &Command, settings: &Settings) -> Result<(), Failure> {
     match &command.action {
         Action::Key(Key { action: KeyAction::New(new) }) => make(new),
+        Action::Login(command) => login::login(command, settings).await,
+        Action::Logout(command) => login::logout(command, settings).await,
+        Action::Status(command) => login::status(command, settings).await,
     }
 }
 

@@ -47,25 +47,18 @@ impl LogFile {
         Ok(Self::from(file))
     }
 
+    /// Adds a line, which ends in a line break.
+    ///
+    /// # Errors
+    /// It is not there, or not as a whole.
+    pub fn append(&self, line: &[u8]) -> Result<(), String> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).append(line)
+    }
+
     /// Adds a line, which ends in a line break. What to say on stderr comes back.
     pub fn write(&self, line: &[u8], now: Instant) -> Option<String> {
         let mut state = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let written = match state.broken {
-            true => state.file.write(&[b"\n", line].concat()).map(|count| count == line.len() + 1),
-            false => state.file.write(line).map(|count| count == line.len()),
-        };
-        let error = match written {
-            Ok(true) => {
-                state.broken = false;
-                return None;
-            }
-            // Some of it is there, which happens when the disk becomes full.
-            Ok(false) => {
-                state.broken = true;
-                "there is no room for a whole line".to_owned()
-            }
-            Err(error) => error.to_string(),
-        };
+        let error = state.append(line).err()?;
         state.lost += 1;
         LOST.fetch_add(1, Ordering::Relaxed);
         if state.told.is_some_and(|told| now.duration_since(told) < TELL_EVERY) {
@@ -75,6 +68,27 @@ impl LogFile {
         let lost = std::mem::take(&mut state.lost);
         let lines = if lost == 1 { "1 line is lost".to_owned() } else { format!("{lost} lines are lost") };
         Some(format!("the log file cannot be written ({error}); {lines} since the last word"))
+    }
+}
+
+impl State {
+    fn append(&mut self, line: &[u8]) -> Result<(), String> {
+        let written = match self.broken {
+            true => self.file.write(&[b"\n", line].concat()).map(|count| count == line.len() + 1),
+            false => self.file.write(line).map(|count| count == line.len()),
+        };
+        match written {
+            Ok(true) => {
+                self.broken = false;
+                Ok(())
+            }
+            // Some of it is there, which happens when the disk becomes full.
+            Ok(false) => {
+                self.broken = true;
+                Err("there is no room for a whole line".to_owned())
+            }
+            Err(error) => Err(error.to_string()),
+        }
     }
 }
 

@@ -52,6 +52,12 @@ impl Line {
         self
     }
 
+    /// The same without these fields.
+    pub fn without(mut self, names: &[&str]) -> Self {
+        self.fields.0.retain(|(name, _)| !names.contains(name));
+        self
+    }
+
     /// Says what it stands in.
     pub fn within(&mut self, name: &'static str, fields: &Fields) {
         self.scopes.push((name, fields.clone()));

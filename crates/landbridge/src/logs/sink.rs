@@ -23,6 +23,9 @@ pub struct Sink {
     pub format: LogFormat,
 }
 
+/// What stands in the audit log alone: who somebody is beyond the hash that everything else names.
+const PERSONAL: [&str; 2] = ["subject", "domain"];
+
 /// A place.
 pub enum Target {
     /// Standard error.
@@ -48,6 +51,9 @@ impl<S: Subscriber + for<'s> LookupSpan<'s>> Layer<S> for Sink {
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let (level, mut line) = (*event.metadata().level(), Line::of(event));
+        if event.metadata().target() == super::audit::TARGET {
+            line = line.without(&PERSONAL);
+        }
         for span in context.event_scope(event).into_iter().flatten() {
             if let Some(fields) = span.extensions().get::<Fields>() {
                 line.within(span.name(), fields);

@@ -1,10 +1,14 @@
 //! How other nodes reach this one.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, SystemTime};
 
 use lb_config::settings::Settings;
-use lb_exchange::Secret;
+use lb_exchange::{Secret, Tasks};
 use lb_http::{Listener, NodeKeys, NodeSettings, Place, Tls};
+use lb_store::Store;
 
 use crate::run::Failure;
 
@@ -32,6 +36,7 @@ impl NodeDoor {
             insecure: node.insecure,
             authorities: node.ca.clone(),
             together: None,
+            ahead: Arc::default(),
         };
         let bound = Listener::bind_for_nodes(&door).await;
         let listener =
@@ -56,4 +61,34 @@ fn url_of(address: Option<SocketAddr>) -> Result<String, Failure> {
             "--node-listen is every address: say with --node-url by which of them other nodes call it",
         )),
     }
+}
+
+/// How often the clock of the store is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// How long that may take.
+const LOOK_MAX: Duration = Duration::from_secs(1);
+
+/// Keeps to the clock of the store where nodes speak to each other: that of a machine may be wrong by hours.
+pub async fn keep_time(store: &Arc<dyn Store>, ahead: &Arc<AtomicI64>, tasks: &Tasks) {
+    look(store, ahead).await;
+    let (store, ahead, until) = (store.clone(), ahead.clone(), tasks.clone());
+    tasks.spawn(async move {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(LOOK_EVERY) => look(&store, &ahead).await,
+                () = until.stopping() => return,
+            }
+        }
+    });
+}
+
+async fn look(store: &Arc<dyn Store>, ahead: &AtomicI64) {
+    // While it does not answer, what was seen last holds.
+    let Ok(Ok(Some(time))) = tokio::time::timeout(LOOK_MAX, store.time()).await else { return };
+    let seconds = |by: Duration| i64::try_from(by.as_secs()).unwrap_or_default();
+    let by = match time.duration_since(SystemTime::now()) {
+        Ok(by) => seconds(by),
+        Err(behind) => -seconds(behind.duration()),
+    };
+    ahead.store(by, Ordering::Relaxed);
 }
