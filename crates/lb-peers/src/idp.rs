@@ -24,12 +24,22 @@ pub struct Options {
     pub redirects: Vec<String>,
     /// What its issuer ends with; some write a slash.
     pub issuer_end: String,
+    /// The claim that groups are in; empty for `groups`.
+    pub groups_claim: String,
+    /// How what it says of people is signed, with a key of its own; empty for RS256.
+    pub signing: String,
+    /// A file that it writes every exchange at its token endpoint to, secrets and all.
+    pub notes: Option<PathBuf>,
     /// Its port; 0 is any.
     pub port: u16,
     /// A file with its keys; without one they are those of its examples.
     pub keys: Option<PathBuf>,
     /// Groups of people, as in `alice=admins,staff;bob=staff`.
     pub groups: String,
+    /// How long its access tokens live; five minutes where nothing else is said.
+    pub access_life: Option<Duration>,
+    /// A file with everything that it must know after a restart; without one it forgets.
+    pub store: Option<PathBuf>,
 }
 
 /// A running provider. Dropping it kills it.
@@ -41,6 +51,9 @@ pub struct Idp {
     pub port: u16,
     child: Child,
 }
+
+/// The secret of the client `service`, which is a program of its own.
+pub const SERVICE_SECRET: &str = "service-secret-for-tests-only";
 
 /// The secret of the client `gateway`.
 pub const CLIENT_SECRET: &str = "gateway-secret-for-tests-only";
@@ -55,9 +68,17 @@ impl Idp {
         let mut command = Command::new(installed::node());
         command.arg(script).arg(installed::file("oidc-provider", "node_modules/oidc-provider/lib/index.js"));
         command.env("PORT", options.port.to_string()).env("ISSUER_END", &options.issuer_end);
+        command.env("GROUPS_CLAIM", &options.groups_claim).env("SIGNING", &options.signing);
+        command.envs(options.notes.as_ref().map(|notes| ("NOTES", notes)));
         command.env("GROUPS", &options.groups).env("CLIENT_REDIRECTS", options.redirects.join(","));
         if let Some(keys) = &options.keys {
             command.env("JWKS", keys);
+        }
+        if let Some(life) = options.access_life {
+            command.env("AT_TTL", life.as_secs().to_string());
+        }
+        if let Some(store) = &options.store {
+            command.env("STORE", store);
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("node starts");
@@ -75,6 +96,18 @@ impl Idp {
         let told: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("the provider says {line:?}"));
         let port = told["port"].as_u64().and_then(|port| u16::try_from(port).ok()).expect("a port");
         Self { issuer: told["issuer"].as_str().expect("an issuer").to_owned(), port, child }
+    }
+}
+
+impl Idp {
+    /// Ends it after it has answered what it was asked.
+    ///
+    /// # Panics
+    /// When it cannot be told or does not end.
+    pub fn stop(mut self) {
+        let process = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(process, rustix::process::Signal::TERM).expect("the provider is told");
+        self.child.wait().expect("the provider ends");
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod balancer;
 pub mod client;
 pub mod life;
+mod look;
 pub mod nodes;
 pub mod plan;
 pub mod wire;

@@ -82,6 +82,24 @@ pub enum Record {
         /// The node that opened it, where that is known.
         node: Option<usize>,
     },
+    /// What nodes call the session of a client.
+    Named {
+        /// Who.
+        client: String,
+        /// The name that operators see.
+        session: String,
+    },
+    /// The sessions that a node had just before something was done to it.
+    Holds {
+        /// When.
+        at_ms: u64,
+        /// Which node.
+        node: usize,
+        /// Their names.
+        sessions: Vec<String>,
+    },
+    /// From here on nothing may be lost that was told or acknowledged, but with the store.
+    Strict,
     /// A client was told that its session is unknown.
     Lost {
         /// When.
@@ -135,6 +153,9 @@ pub enum Record {
         number: Option<u64>,
         /// Why events are missing, where it says so.
         cause: Option<String>,
+        /// The first and the last id that may be missing, where it says so.
+        #[serde(default)]
+        gap: Option<(String, String)>,
     },
     /// A client has had everything that there was.
     CaughtUp {

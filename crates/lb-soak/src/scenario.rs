@@ -13,6 +13,7 @@ mod hygiene;
 mod kills;
 mod kills_http;
 mod malformed;
+mod moments;
 mod nodes;
 mod restart;
 mod slow;
@@ -245,9 +246,24 @@ pub const SCENARIOS: &[Scenario] = &[
         run: |setup, size, seed| Box::pin(herd::run(setup, size, seed)),
     },
     Scenario {
-        name: "THREE-NODES",
+        name: "THREE-NODES-batch",
         about: "three nodes behind a balancer, and everything that can go wrong with them and their store",
-        run: |setup, size, seed| Box::pin(nodes::all(setup, size, seed)),
+        run: |setup, size, seed| Box::pin(nodes::all(setup, size, seed, "batch")),
+    },
+    Scenario {
+        name: "THREE-NODES-event",
+        about: "the same, with every event written before it is told",
+        run: |setup, size, seed| Box::pin(nodes::all(setup, size, seed, "event")),
+    },
+    Scenario {
+        name: "KILLS-batch",
+        about: "kill -9 of one node with a file, at random moments",
+        run: |setup, size, seed| Box::pin(moments::run(setup, size, seed, "batch")),
+    },
+    Scenario {
+        name: "KILLS-event",
+        about: "the same, with every event written before it is told",
+        run: |setup, size, seed| Box::pin(moments::run(setup, size, seed, "event")),
     },
     Scenario {
         name: "T5",

@@ -35,6 +35,7 @@ pub struct Stopped {
 #[derive(Debug, Default)]
 pub struct Browser {
     cookies: BTreeMap<(String, String), String>,
+    address: Option<String>,
 }
 
 /// The first form of a page.
@@ -46,6 +47,17 @@ struct Form {
 }
 
 impl Browser {
+    /// A browser whose requests come by a proxy that names this address.
+    #[must_use]
+    pub fn at(address: &str) -> Self {
+        Self { address: Some(address.to_owned()), ..Self::default() }
+    }
+
+    /// Its cookies, by name.
+    pub fn cookies(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.cookies.iter().map(|((_, name), value)| (name.as_str(), value.as_str()))
+    }
+
     /// Goes from an address to another one, logging in as `user` on its way.
     ///
     /// # Errors
@@ -98,6 +110,7 @@ impl Browser {
         if !cookies.is_empty() {
             headers.push(("Cookie".into(), cookies.join("; ")));
         }
+        headers.extend(self.address.iter().map(|address| ("X-Forwarded-For".to_owned(), address.clone())));
         if body.is_some() {
             headers.push(("Content-Type".into(), "application/x-www-form-urlencoded".into()));
             headers.push(("Origin".into(), url.origin().ascii_serialization()));
@@ -111,6 +124,14 @@ impl Browser {
         let answer = RawHttp::connect(address).await?.request(method, &path, &headers, body.as_bytes()).await?;
         self.remember(&authority, &answer);
         Ok(answer)
+    }
+
+    /// A cookie that it keeps for an address.
+    #[must_use]
+    pub fn cookie(&self, url: &str, name: &str) -> Option<String> {
+        let url = Url::parse(url).ok()?;
+        let authority = format!("{}:{}", url.host_str()?, url.port_or_known_default()?);
+        self.cookies.get(&(authority, name.to_owned())).cloned()
     }
 
     fn remember(&mut self, authority: &str, answer: &Response) {

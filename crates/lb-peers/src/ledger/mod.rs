@@ -3,8 +3,9 @@
 //! `ledger --ledger FILE [--http ADDR] [--era legacy|modern|dual] [--tools N] [--streams FILE]`. Its one working tool,
 //! `work`, appends a line with its `marker` and the process id to the file before it does anything else, so that whoever
 //! reads the file can count how often a call had an effect. Then it takes `ms`, reports `notes` times on the way, each
-//! time with the marker, and answers with the marker and `bytes` of filling. With `ask`, over pipes, it asks the client
-//! first, and its answer repeats what the client said. `--tools` adds as many more tools, listed in
+//! time with the marker, and answers with the marker and `bytes` of filling. With `ask` it asks the client
+//! first, and its answer repeats what the client said: legacy clients over pipes, modern ones by a call that they make
+//! again. `--tools` adds as many more tools, listed in
 //! pages. With `--streams` the events of legacy sessions have ids, and a stream that broke goes on after the id that
 //! `Last-Event-ID` names, even in the process that comes after this one.
 
@@ -125,6 +126,10 @@ impl Server {
             "tools/list" => self.list(message, era),
             "tools/call" => match Work::read(message, era) {
                 Some(work) => {
+                    // Nothing is done before the question is answered.
+                    if let Some(question) = work.asked_back() {
+                        return Outcome::Reply(200, question);
+                    }
                     self.enter(&work.marker);
                     return Outcome::Work(work);
                 }
@@ -185,5 +190,24 @@ mod tests {
         assert!(matches!(ask(call), Outcome::Work(work) if work.ms == 5));
         let written = std::fs::read_to_string(path).expect("the ledger");
         assert_eq!(written, format!("MKx {}\n", std::process::id()));
+    }
+
+    #[test]
+    fn a_modern_call_that_asks_is_entered_when_it_is_made_again_with_the_answer() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("ledger");
+        let file = File::create(&path).expect("a file");
+        let server = Server { hello: Hello { name: "ledger", eras: Eras::Dual }, file: Mutex::new(file), tools: 0 };
+        let call = |more: &str| {
+            let arguments = r#"{"marker":"MKx","ask":1}"#;
+            let line =
+                format!(r#"{{"id":1,"method":"tools/call","params":{{"name":"work","arguments":{arguments}{more}}}}}"#);
+            server.answer(&Message::parse(line.as_bytes()).expect("a message"), Era::Modern)
+        };
+        assert!(matches!(call(""), Outcome::Reply(200, text) if text.contains("input_required")));
+        assert_eq!(std::fs::read_to_string(&path).expect("the ledger"), "");
+        let again = call(r#","requestState":"MKx","inputResponses":{"word":{"action":"accept"}}"#);
+        assert!(matches!(again, Outcome::Work(work) if work.answer().contains("accept")));
+        assert_eq!(std::fs::read_to_string(path).expect("the ledger"), format!("MKx {}\n", std::process::id()));
     }
 }

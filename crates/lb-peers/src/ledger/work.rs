@@ -29,6 +29,10 @@ pub struct Work {
     pub bytes: usize,
     /// Whether it asks the client before it answers; over pipes, in the era that has such questions.
     pub asks: bool,
+    /// What the client has said already, where a call is made again with its answers.
+    said: Option<String>,
+    /// Whether there is a question that goes out as the result of a call.
+    rounds: bool,
     token: Option<String>,
 }
 
@@ -42,8 +46,9 @@ impl Work {
         let token = message.meta.get("progressToken").map(|token| token.get().to_owned());
         let (ms, notes) = (number("ms"), if token.is_some() { number("notes") } else { 0 });
         let bytes = usize::try_from(number("bytes")).ok()?;
-        let asks = era == Era::Legacy && number("ask") != 0;
-        Some(Self { id: message.id.clone()?, era, marker, ms, notes, bytes, asks, token })
+        let (asks, rounds) = (number("ask") != 0 && era == Era::Legacy, number("ask") != 0 && era == Era::Modern);
+        let said = message.params.get("inputResponses").map(|said| said.get().to_owned());
+        Some(Self { id: message.id.clone()?, era, marker, ms, notes, bytes, asks, said, rounds, token })
     }
 
     /// The time between two reports, or before the answer where there are none.
@@ -70,10 +75,22 @@ impl Work {
         (id, line)
     }
 
+    /// The question as the result of a call that has to be made again with the answer; `None` where nothing is asked, or
+    /// all was said.
+    #[must_use]
+    pub fn asked_back(&self) -> Option<String> {
+        let marker = quote(&self.marker);
+        let schema = r#"{"type":"object","properties":{"word":{"type":"string"}},"required":["word"]}"#;
+        let params = format!(r#"{{"mode":"form","message":{marker},"requestedSchema":{schema}}}"#);
+        let ask = format!(r#"{{"word":{{"method":"elicitation/create","params":{params}}}}}"#);
+        let result = format!(r#"{{"resultType":"input_required","inputRequests":{ask},"requestState":{marker}}}"#);
+        (self.rounds && self.said.is_none()).then(|| message::result(&self.id, &result))
+    }
+
     /// The answer.
     #[must_use]
     pub fn answer(&self) -> String {
-        self.answer_with("")
+        self.answer_with(self.said.as_deref().unwrap_or_default())
     }
 
     /// The answer, with what the client said before it.

@@ -100,6 +100,7 @@ fn servers() -> Vec<Tool> {
                 takes("env", TextMap),
                 takes("cwd", Text),
                 takes("restartConfig", Object),
+                takes("auth", Kind::OneOf(&["none", "user"])),
             ],
         ),
         tool("remove_server", named(), [needs("name", Text)]),

@@ -1,15 +1,20 @@
 //! The rules for several nodes on one store: what trouble excuses, and what nothing does.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod events;
+mod takeovers;
+
+use std::collections::HashMap;
 
 use super::Verdict;
 use crate::history::{How, Must, Record, Trouble};
 
 /// How long after a node died what went through it may still break.
 const INSTANT_MS: u64 = 400;
-/// How late a timer may be told.
-const LATE_MS: u64 = 3_000;
-
+/// What a node may not have written down when it dies: as long as a call of these clients takes, since nobody outside
+/// knows when its stream began.
+const LAST_MOMENT_MS: u64 = 2_000;
+/// How the refusal of a stream begins that a client came back for.
+const UNRESUMED: &str = "resuming after";
 /// While the store is away nobody can tell a dead node from a live one, nor for as long after that as a lease takes.
 const LEASE_MS: u64 = 12_000;
 
@@ -32,6 +37,7 @@ struct Span {
 struct Times<'a> {
     spans: Vec<Span>,
     opened: HashMap<&'a str, (u64, Option<usize>)>,
+    strict: bool,
 }
 
 impl<'a> Times<'a> {
@@ -61,7 +67,8 @@ impl<'a> Times<'a> {
             let later = met.map(|store| store.until.saturating_add(LEASE_MS)).max();
             kill.until = kill.until.max(later.unwrap_or(0));
         }
-        Self { spans, opened }
+        let strict = records.contains(&Record::Strict);
+        Self { spans, opened, strict }
     }
 
     /// What has happened to the node that opened a session, in order.
@@ -85,7 +92,8 @@ impl<'a> Times<'a> {
         self.spans.iter().filter(|span| sent <= span.until && span.from <= ended).any(|span| {
             let at_once = sent <= span.from.saturating_add(INSTANT_MS);
             match span.what {
-                // Whatever breaks is told as that; a session or a stream that is unknown is never excused.
+                // Whatever breaks is told as that; a session that is unknown is never excused, and a stream only as
+                // below.
                 Trouble::NodeKilled => how != How::Refused && (at_once || self.hits(span, client)),
                 // Whoever comes to the door of a node that ends is sent away, or finds nobody there.
                 Trouble::NodeStopped => {
@@ -97,10 +105,26 @@ impl<'a> Times<'a> {
         })
     }
 
+    /// Whether a stream that cannot be resumed began in the last moment of a node, which had no time to write it down and
+    /// need not have had it.
+    fn excuses_stream(&self, client: &str, sent: u64, ended: u64, detail: &str) -> bool {
+        let killed = |span: &&Span| span.what == Trouble::NodeKilled && sent <= span.from && span.from <= ended;
+        let at_last = |span: &Span| span.from - sent <= LAST_MOMENT_MS && self.hits(span, client);
+        !self.strict && detail.starts_with(UNRESUMED) && self.spans.iter().filter(killed).any(at_last)
+    }
+
     /// Whether anything happened since a session was opened that can have cost events.
     fn may_miss(&self, client: &str, until: u64) -> bool {
         let opened = self.opened.get(client).map_or(0, |(at, _)| *at);
         self.happened(opened, until, |what| matches!(what, Trouble::NodeKilled | Trouble::StoreEmptied))
+    }
+
+    /// Whether everything that a session was told or acknowledged has to be there: kills cost nothing then, and only a
+    /// store that was not there may.
+    fn is_strict(&self, client: &str, until: u64) -> bool {
+        let opened = self.opened.get(client).map_or(0, |(at, _)| *at);
+        let of_store = |what| matches!(what, Trouble::StoreAway | Trouble::StoreEmptied | Trouble::StoreFull);
+        self.strict && !self.happened(opened, until, of_store)
     }
 
     fn happened(&self, from: u64, until: u64, is_it: impl Fn(Trouble) -> bool) -> bool {
@@ -113,8 +137,8 @@ pub fn all(records: &[Record], verdict: &mut Verdict) {
     let times = Times::read(records);
     ends(records, &times, verdict);
     lost(records, &times, verdict);
-    activity(records, &times, verdict);
-    owned_up(records, &times, verdict);
+    events::activity(records, &times, verdict);
+    takeovers::owned_up(records, verdict);
 }
 
 /// What ends without a result, although nothing was wrong that would explain it.
@@ -127,7 +151,8 @@ fn ends(records: &[Record], times: &Times<'_>, verdict: &mut Verdict) {
             }
             Record::Ended { at_ms, client, marker, how, detail } if *how != How::Result => {
                 let Some(sent_ms) = sent.get(marker.as_str()) else { continue };
-                if !times.excuses(client, *sent_ms, *at_ms, *how) {
+                let unresumed = *how == How::Refused && times.excuses_stream(client, *sent_ms, *at_ms, detail);
+                if !unresumed && !times.excuses(client, *sent_ms, *at_ms, *how) {
                     verdict.violation(format!(
                         "{client}: {marker}, sent at {sent_ms} ms, ended at {at_ms} ms with {how:?}, and nothing \
                          excuses it: {detail}"
@@ -138,7 +163,7 @@ fn ends(records: &[Record], times: &Times<'_>, verdict: &mut Verdict) {
                 let excused = match what.as_str() {
                     _ if *how == How::Result => true,
                     // It has had an event that nobody kept.
-                    CURSOR => times.may_miss(client, *at_ms),
+                    CURSOR => times.may_miss(client, *at_ms) && !times.is_strict(client, *at_ms),
                     _ => times.excuses(client, *sent_ms, *at_ms, *how),
                 };
                 if *how == How::Never || !excused {
@@ -160,116 +185,6 @@ fn lost(records: &[Record], times: &Times<'_>, verdict: &mut Verdict) {
         let opened = times.opened.get(client.as_str()).map_or(0, |(at, _)| *at);
         if !times.happened(opened, *at_ms, |what| what == Trouble::StoreEmptied) {
             verdict.violation(format!("{client}: its session is lost at {at_ms} ms, and the store was not: {detail}"));
-        }
-    }
-}
-
-/// What one client knows of its timers and events.
-#[derive(Default)]
-struct Session<'a> {
-    ids: HashSet<&'a str>,
-    last: &'a str,
-    /// How often a gap was owned up to.
-    gaps: u64,
-    timers: BTreeMap<&'a str, Timer>,
-}
-
-/// A timer as its client sees it.
-#[derive(Default)]
-struct Timer {
-    due: u64,
-    sure: bool,
-    /// The highest number it was told with.
-    number: u64,
-    /// The gaps that were known when it was armed or last told.
-    gaps: u64,
-}
-
-/// No event twice, none out of order, and none missing but where a gap was owned up to.
-fn activity(records: &[Record], times: &Times<'_>, verdict: &mut Verdict) {
-    let mut sessions: HashMap<&str, Session<'_>> = HashMap::new();
-    for record in records {
-        match record {
-            Record::Armed { client, timer, due_ms, sure, .. } => {
-                let session = sessions.entry(client).or_default();
-                let gaps = session.gaps;
-                // Its first event can be there before the answer is.
-                let known = session.timers.entry(timer).or_insert(Timer { gaps, ..Timer::default() });
-                (known.due, known.sure) = (*due_ms, *sure);
-            }
-            Record::Activity { at_ms, client, id, what, timer, number, cause } => {
-                let session = sessions.entry(client).or_default();
-                if !session.ids.insert(id) {
-                    verdict.violation(format!("{client}: the event {id} ({what}) came twice, again at {at_ms} ms"));
-                } else if what != DROPPED && id.as_str() < session.last {
-                    verdict.violation(format!("{client}: the event {id} ({what}) came after {}", session.last));
-                }
-                if what == DROPPED {
-                    // It stands before what was kept, however old that is.
-                    session.gaps += 1;
-                    if !times.may_miss(client, *at_ms) {
-                        verdict.violation(format!(
-                            "{client}: events are dropped at {at_ms} ms ({cause:?}), and nothing explains it"
-                        ));
-                    }
-                } else {
-                    session.last = session.last.max(id);
-                }
-                if let (Some(timer), Some(number)) = (timer, number) {
-                    told(session, client, timer, *number, verdict);
-                }
-            }
-            Record::CaughtUp { at_ms, client } => {
-                let session = sessions.entry(client).or_default();
-                missing(session, client, *at_ms, verdict);
-            }
-            _ => {}
-        }
-    }
-}
-
-/// A timer is told with the number after the last one, unless a gap lies between.
-fn told<'a>(session: &mut Session<'a>, client: &str, timer: &'a str, number: u64, verdict: &mut Verdict) {
-    let gaps = session.gaps;
-    let known = session.timers.entry(timer).or_insert(Timer { gaps, ..Timer::default() });
-    if number != known.number + 1 && known.gaps == gaps {
-        let word = if number <= known.number { "again" } else { "with a silent gap" };
-        verdict.violation(format!("{client}: timer {timer} is told {word}: {number} after {}", known.number));
-    }
-    (known.number, known.gaps) = (number, gaps);
-}
-
-fn missing(session: &Session<'_>, client: &str, at_ms: u64, verdict: &mut Verdict) {
-    for (timer, known) in &session.timers {
-        let due = known.sure && known.due.saturating_add(LATE_MS) < at_ms;
-        if due && known.number == 0 && known.gaps == session.gaps {
-            verdict
-                .violation(format!("{client}: timer {timer}, due at {} ms, was never told: a silent gap", known.due));
-        }
-    }
-}
-
-/// Whoever takes a session from a node that died says that something may be missing.
-fn owned_up(records: &[Record], times: &Times<'_>, verdict: &mut Verdict) {
-    let mut gaps: HashMap<&str, u64> = HashMap::new();
-    for record in records {
-        if let Record::Activity { at_ms, client, what, cause, .. } = record
-            && what == DROPPED
-            && cause.as_deref() == Some(NODE_LOST)
-        {
-            gaps.insert(client, *at_ms);
-        }
-    }
-    for record in records {
-        let Record::CaughtUp { client, .. } = record else { continue };
-        let known = times.opened.get(client.as_str()).is_some_and(|(_, node)| node.is_some());
-        let Some(first) = times.of_opener(client).next().filter(|_| known) else { continue };
-        let told = gaps.get(client.as_str()).is_some_and(|at| first.from <= *at);
-        if first.what == Trouble::NodeKilled && !told {
-            verdict.violation(format!(
-                "{client}: its node was killed at {} ms, and no event says that something may be missing",
-                first.from
-            ));
         }
     }
 }

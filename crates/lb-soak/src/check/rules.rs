@@ -58,7 +58,7 @@ pub fn canary(records: &[Record], verdict: &mut Verdict) {
             Record::Seen { client, marker } => {
                 seen.insert((client, marker));
                 match owners.get(marker.as_str()) {
-                    Some(owner) if owner == client => {}
+                    Some(owner) if inbox(owner) == inbox(client) => {}
                     Some(owner) => verdict.violation(format!("LEAK: {client} saw {marker} of {owner}")),
                     None => verdict.violation(format!("LEAK: {client} saw {marker}, which nobody had sent")),
                 }
@@ -71,6 +71,11 @@ pub fn canary(records: &[Record], verdict: &mut Verdict) {
             _ => {}
         }
     }
+}
+
+/// Where no people log in, modern clients have one inbox: whoever begins anew under the same name finds what was left there.
+fn inbox(client: &str) -> &str {
+    if client.starts_with("modern-") { client.split('.').next().unwrap_or(client) } else { client }
 }
 
 /// No call has two effects, none an effect that nobody asked for, and no result comes without one.

@@ -114,6 +114,12 @@ fn every_call_ends_as_it_must() {
 fn nobody_sees_what_belongs_to_another() {
     violates(and(good(), &[seen("b", "m1")]), "LEAK: b saw m1 of a");
     violates(and(good(), &[seen("a", "m9")]), "nobody had sent");
+    let begun = |name: &str| {
+        vec![sent(name, "m2", Must::Succeed), effect("m2"), seen(name, "m2"), ended(name, "m2", How::Result)]
+    };
+    holds(and(begun("modern-waits2.1"), &[seen("modern-waits2.2", "m2")]));
+    violates(and(begun("modern-waits2.1"), &[seen("modern-waits3.1", "m2")]), "LEAK");
+    violates(and(begun("waits2.1"), &[seen("waits2.2", "m2")]), "LEAK");
     let foreign = vec![sent("a", "m1", Must::Succeed), effect("m1"), ended("a", "m1", How::Result)];
     violates(foreign, "not its own");
 }

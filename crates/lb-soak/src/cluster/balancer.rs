@@ -38,10 +38,9 @@ pub struct Dealt {
     pub skipped: Vec<u64>,
     /// Requests that no node was there for.
     pub nowhere: u64,
-    /// Requests of sessions.
-    pub of_sessions: u64,
-    /// Those of them that went to another node than the one that opened the session.
-    pub elsewhere: u64,
+    /// Those of them that only the node can answer which has the session, per node: they name one, or use the tools as
+    /// modern clients do.
+    pub of_sessions: Vec<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -67,7 +66,8 @@ impl Balancer {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
         let count = nodes.len();
-        let dealt = Dealt { requests: vec![0; count], skipped: vec![0; count], ..Dealt::default() };
+        let zeros = || vec![0; count];
+        let dealt = Dealt { requests: zeros(), skipped: zeros(), of_sessions: zeros(), nowhere: 0 };
         let desk = Arc::new(Desk { state: Mutex::new(State { nodes, dealt, ..State::default() }) });
         let (mut serving, shared) = (JoinSet::new(), desk.clone());
         serving.spawn(async move {
@@ -133,9 +133,11 @@ impl Desk {
         if let Some(count) = state.dealt.requests.get_mut(node) {
             *count += 1;
         }
-        let opener = request.header("mcp-session-id").and_then(|session| state.opened.get(session).copied());
-        state.dealt.of_sessions += u64::from(opener.is_some());
-        state.dealt.elsewhere += u64::from(opener.is_some_and(|opener| opener != node));
+        let uses_tools = request.path() == "/mcp" && request.header("mcp-method") == Some("tools/call");
+        let of_session = request.header("mcp-session-id").is_some() || uses_tools;
+        if let Some(count) = state.dealt.of_sessions.get_mut(node) {
+            *count += u64::from(of_session);
+        }
     }
 
     fn learn(&self, node: usize, request: &Head, answer: &Head) {

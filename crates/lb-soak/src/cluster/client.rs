@@ -1,11 +1,13 @@
-//! A client with a session on the cluster, which writes down everything it does and sees.
+//! A client of the cluster, with a session or as modern clients are, which writes down everything it does and sees.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lb_peers::raw::handshake::Era;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use super::balancer::Balancer;
 use super::wire::{Answer, Manner, Wire};
@@ -18,6 +20,8 @@ pub const CURSORS_UNKNOWN: &str = "cursors that the session knew no more";
 
 /// The type of the event that owns up to a gap.
 const DROPPED: &str = "events_dropped";
+/// What a modern client is told that names a session which is not there.
+const UNKNOWN: &str = "TOOL_ERR_SESSION_NOT_FOUND";
 
 /// Where clients go, and what they write to.
 #[derive(Clone, Debug)]
@@ -26,6 +30,8 @@ pub struct Place {
     pub balancer: Arc<Balancer>,
     /// The history.
     pub history: History,
+    /// How long whoever was sent away or broken off waits.
+    pub pause: Duration,
 }
 
 impl Place {
@@ -52,10 +58,13 @@ pub struct Client {
     pub random: Random,
     place: Place,
     surface: Surface,
+    era: Era,
     base: String,
     sessions: u32,
     next: u64,
     wire: Option<Wire>,
+    /// What a modern client calls the session that it was given.
+    handle: Option<String>,
     cursor: Option<String>,
     repeating: usize,
     /// Gaps that it knows of.
@@ -66,17 +75,24 @@ pub struct Client {
 const REPEATING_MAX: usize = 2;
 
 impl Client {
-    /// A client without a session.
+    /// A legacy client without a session.
     pub fn new(place: &Place, surface: Surface, base: &str, random: Random) -> Self {
+        Self::of(Era::Legacy, place, surface, base, random)
+    }
+
+    /// A client of this era.
+    pub fn of(era: Era, place: &Place, surface: Surface, base: &str, random: Random) -> Self {
         Self {
             name: base.to_owned(),
             random,
             place: place.clone(),
             surface,
+            era,
             base: base.to_owned(),
             sessions: 0,
             next: 1,
             wire: None,
+            handle: None,
             cursor: None,
             repeating: 0,
             gaps: HashSet::new(),
@@ -101,13 +117,22 @@ impl Client {
         };
         self.sessions += 1;
         (self.name, self.cursor) = (format!("{}.{}", self.base, self.sessions), None);
-        self.repeating = 0;
+        (self.repeating, self.handle) = (0, None);
         let history = self.place.history.clone();
         let sent_ms = history.now_ms();
+        if self.era == Era::Modern {
+            // Nothing is opened; who uses tools has a session from the first one on that is remembered.
+            self.wire = Some(Wire::modern(self.place.address(), &path, &self.name, &history));
+            if matches!(self.surface, Surface::Tools(_)) {
+                history.write(&Record::Opened { at_ms: sent_ms, client: self.name.clone(), node: None });
+            }
+            return How::Result;
+        }
         match Wire::open(self.place.address(), &path, &capabilities, &history).await {
             Ok(wire) => {
                 let node = self.place.balancer.opener(wire.session());
                 history.write(&Record::Opened { at_ms: history.now_ms(), client: self.name.clone(), node });
+                self.named(wire.session());
                 self.wire = Some(wire);
                 self.requested("initialize", sent_ms, How::Result, "");
                 How::Result
@@ -236,6 +261,7 @@ impl Client {
             timer,
             number: data["fireCount"].as_u64(),
             cause: text(&data["cause"]),
+            gap: text(&data["firstLostId"]).zip(text(&data["lastLostId"])),
         });
     }
 
@@ -252,8 +278,13 @@ impl Client {
         }
     }
 
-    /// Waits until nothing comes any more.
+    /// Waits until nothing comes any more. A gap is told with the event that follows it, so that one is made.
     pub async fn catch_up(&mut self) {
+        for _ in 0..20 {
+            if !self.is_in() || self.arm(Duration::from_millis(1), false).await == How::Result {
+                break;
+            }
+        }
         let mut quiet = 0;
         for _ in 0..20 {
             if !self.is_in() || 2 <= quiet {
@@ -269,9 +300,21 @@ impl Client {
         }
     }
 
-    /// Ends the session.
+    /// Listens for what a server says by itself, for so long.
+    pub async fn listen(&mut self, time: Duration) -> How {
+        let (id, sent_ms) = (self.next, self.place.history.now_ms());
+        self.next += 1;
+        let Some(wire) = &self.wire else { panic!("{}: no way to the gateway", self.name) };
+        let answer = wire.listen_for(id, &json!({ "notifications": { "toolsListChanged": true } }), time).await;
+        self.saw(&answer);
+        self.requested("subscriptions/listen", sent_ms, answer.how, &answer.detail);
+        self.settle(&answer).await;
+        answer.how
+    }
+
+    /// Ends the session; a modern client just goes.
     pub async fn end(&mut self) {
-        let Some(wire) = self.wire.take() else { return };
+        let Some(wire) = self.wire.take().filter(|_| self.era == Era::Legacy) else { return };
         let (sent_ms, status) = (self.place.history.now_ms(), wire.end().await);
         let how = match status {
             200 => How::Result,
@@ -285,10 +328,35 @@ impl Client {
     async fn ask(&mut self, params: &Value, manner: Manner<'_>) -> Answer {
         let id = self.next;
         self.next += 1;
-        match &mut self.wire {
-            Some(wire) => wire.request(id, "tools/call", params, manner).await,
-            None => panic!("{}: no session", self.name),
+        let mut params = params.clone();
+        if let Some(handle) = &self.handle {
+            params["arguments"]["session"] = json!(handle);
         }
+        let mut answer = match &mut self.wire {
+            Some(wire) => wire.request(id, "tools/call", &params, manner).await,
+            None => panic!("{}: no session", self.name),
+        };
+        if self.era == Era::Modern && matches!(self.surface, Surface::Tools(_)) {
+            self.remember(&mut answer);
+        }
+        answer
+    }
+
+    /// Takes the handle of the session that a modern client was given. One that is unknown is told as such.
+    fn remember(&mut self, answer: &mut Answer) {
+        let body = &answer.message["result"]["structuredContent"];
+        if body["error"]["code"] == UNKNOWN {
+            (answer.how, answer.status) = (How::Refused, 404);
+        } else if let Some(handle) = body["session"].as_str().filter(|_| self.handle.is_none()) {
+            self.handle = Some(handle.to_owned());
+            self.named(handle);
+        }
+    }
+
+    /// Writes down what nodes call its session: they show the first digits of a hash, since the id is a secret.
+    fn named(&self, secret: &str) {
+        let session = Sha256::digest(secret.as_bytes()).iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+        self.place.history.write(&Record::Named { client: self.name.clone(), session });
     }
 
     fn saw(&self, answer: &Answer) {
@@ -314,7 +382,7 @@ impl Client {
             history.write(&Record::Lost { at_ms, client, detail: answer.detail.clone() });
         }
         if matches!(answer.how, How::Shed | How::Broken | How::Refused) {
-            tokio::time::sleep(Duration::from_millis(300)).await;
+            tokio::time::sleep(self.place.pause).await;
         }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use lb_peers::raw::handshake::Era;
 use tokio::task::JoinSet;
 
 use super::client::{Client, Place, Surface, job};
@@ -34,20 +35,32 @@ pub enum Kind {
     Waits,
     /// Without a session.
     Modern(&'static str),
+    /// The same, of a server that asks back.
+    ModernAnswers(&'static str),
+    /// Without a session of its own making: uses the tools, sets timers and waits for events. There is one of these: all
+    /// modern clients of a principal share one inbox, and what one was told no other is. Not where a store is emptied: for
+    /// seconds afterwards nodes do not agree on whose session it is.
+    ModernWaits,
+    /// Without a session: listens to a server, and calls it.
+    Listens(&'static str),
     /// Comes, calls once and goes, again and again.
     Newcomer,
 }
 
 /// All of them, in the order in which clients are made.
-pub const KINDS: [Kind; 8] = [
+pub const KINDS: [Kind; 12] = [
     Kind::Waits,
     Kind::Streams("child"),
+    Kind::Modern("child"),
     Kind::Answers,
     Kind::Modern("remote"),
+    Kind::ModernAnswers("remote"),
     Kind::Waits,
     Kind::Streams("remote"),
+    Kind::Listens("remote"),
     Kind::Calls("child"),
     Kind::Modern("child"),
+    Kind::ModernAnswers("child"),
 ];
 
 /// Clients in tasks of their own.
@@ -62,6 +75,7 @@ impl Crowd {
         let stop = Arc::new(AtomicBool::new(false));
         let mut tasks = JoinSet::new();
         for (number, kind) in kinds.iter().copied().cycle().take(count).enumerate() {
+            let kind = if kinds.len() <= number && kind == Kind::ModernWaits { Kind::Modern("child") } else { kind };
             let life = Life { place: place.clone(), stop: stop.clone(), pause_ms, random: random.fork() };
             tasks.spawn(life.lead(kind, number));
         }
@@ -93,30 +107,21 @@ impl Life {
     }
 
     async fn lead(mut self, kind: Kind, number: usize) {
-        let random = self.random.fork();
-        let client = |surface, word: &str| Client::new(&self.place, surface, &format!("{word}{number}"), random);
+        let (era, surface, word) = match kind {
+            Kind::Modern(server) => return self.modern(server, number).await,
+            Kind::Calls(server) => (Era::Legacy, Surface::Server(server), "calls"),
+            Kind::Streams(server) => (Era::Legacy, Surface::Server(server), "streams"),
+            Kind::Answers => (Era::Legacy, Surface::Server("child"), "answers"),
+            Kind::Waits => (Era::Legacy, Surface::Tools("child"), "waits"),
+            Kind::Newcomer => (Era::Legacy, Surface::Server("remote"), "newcomer"),
+            Kind::ModernAnswers(server) => (Era::Modern, Surface::Server(server), "modern-answers"),
+            Kind::ModernWaits => (Era::Modern, Surface::Tools("remote"), "modern-waits"),
+            Kind::Listens(server) => (Era::Modern, Surface::Server(server), "listens"),
+        };
+        let client = Client::of(era, &self.place, surface, &format!("{word}{number}"), self.random.fork());
         match kind {
-            Kind::Calls(server) => {
-                let client = client(Surface::Server(server), "calls");
-                self.seated(kind, client).await;
-            }
-            Kind::Streams(server) => {
-                let client = client(Surface::Server(server), "streams");
-                self.seated(kind, client).await;
-            }
-            Kind::Answers => {
-                let client = client(Surface::Server("child"), "answers");
-                self.seated(kind, client).await;
-            }
-            Kind::Waits => {
-                let client = client(Surface::Tools("child"), "waits");
-                self.seated(kind, client).await;
-            }
-            Kind::Newcomer => {
-                let client = client(Surface::Server("remote"), "newcomer");
-                self.newcomers(client).await;
-            }
-            Kind::Modern(server) => self.modern(server, number).await,
+            Kind::Newcomer => self.newcomers(client).await,
+            _ => self.seated(kind, client).await,
         }
     }
 
@@ -126,14 +131,14 @@ impl Life {
                 if client.open().await == How::Result {
                     self.place.history.count(OPENED, 1);
                 } else {
-                    tokio::time::sleep(Duration::from_millis(300)).await;
+                    tokio::time::sleep(self.place.pause).await;
                 }
                 continue;
             }
             self.step(kind, &mut client).await;
             tokio::time::sleep(Duration::from_millis(self.random.below(self.pause_ms.max(1)))).await;
         }
-        if kind == Kind::Waits {
+        if matches!(kind, Kind::Waits | Kind::ModernWaits) {
             client.catch_up().await;
         }
         client.end().await;
@@ -152,8 +157,13 @@ impl Life {
                 let cut = (dice < 25).then_some(1);
                 client.work(job(20 + self.random.below(200), 0), true, cut).await;
             }
-            Kind::Waits if !client.has_cursor() => client.take_cursor().await,
-            Kind::Waits => match dice {
+            Kind::ModernAnswers(_) => drop(client.work(job(20 + self.random.below(200), 0), true, None).await),
+            Kind::Listens(_) if dice < 50 => {
+                client.listen(Duration::from_millis(200 + self.random.below(2_000))).await;
+            }
+            Kind::Listens(_) => drop(client.work(job(self.random.below(60), 0), false, None).await),
+            Kind::Waits | Kind::ModernWaits if !client.has_cursor() => client.take_cursor().await,
+            Kind::Waits | Kind::ModernWaits => match dice {
                 0..25 => drop(client.work(job(self.random.below(300), 0), false, None).await),
                 25..45 => drop(client.arm(Duration::from_millis(50 + self.random.below(2_000)), false).await),
                 45..48 => drop(client.arm(Duration::from_millis(1_000), true).await),
@@ -195,8 +205,8 @@ impl Life {
         while self.goes_on() {
             let notes = if self.random.below(3) == 0 { 4 } else { 0 };
             let how = caller.call(job(self.random.below(200), notes)).await;
-            let pause = if how == How::Result { self.random.below(self.pause_ms.max(1)) } else { 300 };
-            tokio::time::sleep(Duration::from_millis(pause)).await;
+            let pause = Duration::from_millis(self.random.below(self.pause_ms.max(1)));
+            tokio::time::sleep(if how == How::Result { pause } else { self.place.pause }).await;
         }
     }
 }

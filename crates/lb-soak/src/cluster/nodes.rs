@@ -15,6 +15,7 @@ use tokio::process::Command;
 
 use super::balancer::Balancer;
 use super::client::Place;
+use super::look::{self, Sent};
 use crate::history::{History, Record};
 use crate::scenario::library;
 use crate::world::{Ground, MARK, gone, marked, signal};
@@ -29,12 +30,32 @@ const GONE_MAX: Duration = Duration::from_secs(10);
 /// The same for all nodes of a run; nothing outside of it.
 const KEY: &str = "a-key-of-the-soak-with-more-than-thirty-two-characters";
 
+/// How long a client waits that was sent away or broken off.
+const PAUSE: Duration = Duration::from_millis(300);
+
 /// What is counted.
 pub const EXITS: &str = "nodes that did not end in order";
+const UNSEEN: &str = "looks at a node that it did not answer";
+const UNKEPT: &str = "nodes that could not open what was kept";
+const CALM_SHARE: &str = "per cent of requests of sessions that were forwarded while all was well";
+const SHARE: &str = "per cent of requests of sessions that were forwarded in all";
+/// Two of three nodes are not the one that has a session.
+const SHARE_MIN: i64 = 60;
+
+/// Where sessions are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// By three nodes on a server.
+    Server,
+    /// By one node in a file.
+    File,
+}
 
 /// How the nodes are started.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
+    /// Where sessions are kept.
+    pub keep: Keep,
     /// `batch` or `event`.
     pub durability: &'static str,
     /// Further arguments of every node.
@@ -47,7 +68,7 @@ pub struct Terms {
 
 impl Default for Terms {
     fn default() -> Self {
-        Self { durability: "batch", args: &[], store: &[], clock: false }
+        Self { keep: Keep::Server, durability: "batch", args: &[], store: &[], clock: false }
     }
 }
 
@@ -55,21 +76,27 @@ impl Default for Terms {
 pub struct Nodes {
     /// What they stand on.
     pub ground: Ground,
-    /// The store.
-    pub store: Valkey,
     /// In front of them.
     pub balancer: Arc<Balancer>,
     /// When all that was done to them is over.
     pub calm_at: Instant,
     terms: Terms,
     config: PathBuf,
+    store: Option<Valkey>,
     nodes: Vec<Node>,
+    /// What was sent on by processes that are gone.
+    sent: Sent,
     _remote: HttpPeer,
 }
 
 /// One of them.
+#[derive(Default)]
 struct Node {
     gateway: Option<Gateway>,
+    /// Where clients would find it.
+    address: Option<SocketAddr>,
+    /// Requests of sessions that were dealt to the processes before this one.
+    dealt_before: u64,
     /// What earlier processes said.
     said: String,
 }
@@ -77,18 +104,22 @@ struct Node {
 impl Nodes {
     /// Starts the store, the servers `child` and `remote`, and the nodes in front of them.
     pub async fn start(ground: Ground, terms: Terms) -> Self {
-        let store = Valkey::start_with(Program::Valkey, terms.store);
+        let (store, count) = match terms.keep {
+            Keep::Server => (Some(Valkey::start_with(Program::Valkey, terms.store)), NODES),
+            Keep::File => (None, 1),
+        };
         let remote = ground.remote(0, &[]).await;
         let servers = json!({ "child": ground.child(&json!({})), "remote": { "url": remote.url() } });
         let config = ground.place("mcp.json");
         std::fs::write(&config, json!({ "mcpServers": servers }).to_string()).expect("the config is written");
         std::fs::write(ground.place("offset"), "+0").expect("written");
         let nowhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
-        let balancer = Arc::new(Balancer::start(vec![nowhere; NODES]).await);
-        let nodes = (0..NODES).map(|_| Node { gateway: None, said: String::new() }).collect();
+        let balancer = Arc::new(Balancer::start(vec![nowhere; count]).await);
+        let nodes = (0..count).map(|_| Node::default()).collect();
         let calm_at = Instant::now();
-        let mut all = Self { ground, store, balancer, calm_at, terms, config, nodes, _remote: remote };
-        for node in 0..NODES {
+        let sent = Sent::default();
+        let mut all = Self { ground, balancer, calm_at, terms, config, store, nodes, sent, _remote: remote };
+        for node in 0..count {
             all.launch(node).await;
         }
         all
@@ -96,7 +127,15 @@ impl Nodes {
 
     /// For clients.
     pub fn place(&self) -> Place {
-        Place { balancer: self.balancer.clone(), history: self.ground.history.clone() }
+        Place { balancer: self.balancer.clone(), history: self.ground.history.clone(), pause: PAUSE }
+    }
+
+    /// The store that the nodes share.
+    ///
+    /// # Panics
+    /// Where there is none.
+    pub fn store(&mut self) -> &mut Valkey {
+        self.store.as_mut().expect("the nodes share a store")
     }
 
     /// The history.
@@ -111,17 +150,67 @@ impl Nodes {
         words.push(self.ground.setup.binary.clone());
         let mut command = Command::new(words.first().cloned().unwrap_or_default());
         command.args(words.get(1..).unwrap_or_default());
-        command.args(["serve", "--listen", &listen.to_string(), "--node-listen", &free_port().to_string()]);
-        command.args(["--store", &self.store.url(), "--durability", self.terms.durability, "--config"]);
-        command.arg(&self.config).args(self.terms.args);
+        command.args(["serve", "--listen", &listen.to_string(), "--durability", self.terms.durability]);
         let home = self.ground.place(&format!("node-{node}"));
         std::fs::create_dir_all(&home).expect("a folder for its state");
-        command.env(MARK, &self.ground.mark).env("XDG_STATE_HOME", home).env("LANDBRIDGE_KEY", KEY);
+        match &self.store {
+            Some(store) => command.args(["--node-listen", &free_port().to_string(), "--store", &store.url()]),
+            None => command.arg("--data").arg(home.join("data")),
+        };
+        command.arg("--config").arg(&self.config).args(self.terms.args);
+        command.env(MARK, &self.ground.mark).env("XDG_STATE_HOME", &home).env("LANDBRIDGE_KEY", KEY);
         command.stdin(Stdio::null());
         let gateway = Gateway::launch(command, tempfile::tempdir().expect("a folder")).await;
+        if self.store.is_none() && (gateway.said().contains("kept in memory") || !home_has_file(&home)) {
+            self.history().count(UNKEPT, 1);
+            self.history().note(format!("node {node} has nothing of before: {}", gateway.said()));
+        }
+        let dealt_before = self.dealt_to(node);
         self.balancer.moved(node, listen);
         if let Some(place) = self.nodes.get_mut(node) {
-            place.gateway = Some(gateway);
+            (place.gateway, place.address, place.dealt_before) = (Some(gateway), Some(listen), dealt_before);
+        }
+    }
+
+    fn dealt_to(&self, node: usize) -> u64 {
+        self.balancer.dealt().of_sessions.get(node).copied().unwrap_or(0)
+    }
+
+    /// What was sent on so far by the process that a node is.
+    async fn sent_by(&self, node: usize) -> Sent {
+        let known = self.nodes.get(node).filter(|node| node.gateway.is_some());
+        let Some((address, before)) = known.and_then(|node| Some((node.address?, node.dealt_before))) else {
+            return Sent::default();
+        };
+        let Some(forwarded) = look::forwarded(address).await else {
+            self.history().count(UNSEEN, 1);
+            return Sent::default();
+        };
+        Sent { all: self.dealt_to(node) - before, forwarded }
+    }
+
+    /// Writes down how much was sent on while nothing was wrong yet.
+    pub async fn tell_calm(&self) {
+        let mut sent = self.sent;
+        for node in 0..self.nodes.len() {
+            sent = sent.plus(self.sent_by(node).await);
+        }
+        let history = self.history();
+        history.note(format!(
+            "while all was well, {} of {} requests of sessions were forwarded",
+            sent.forwarded, sent.all
+        ));
+        history.count(CALM_SHARE, sent.percent());
+        history.bound_count(CALM_SHARE, SHARE_MIN, 100);
+    }
+
+    /// Writes down what a node is about to lose: its sessions, and what it has counted.
+    pub async fn look(&mut self, node: usize) {
+        self.sent = self.sent.plus(self.sent_by(node).await);
+        let Some(address) = self.nodes.get(node).and_then(|node| node.address) else { return };
+        match look::sessions(address).await {
+            Some(sessions) => self.history().write(&Record::Holds { at_ms: self.history().now_ms(), node, sessions }),
+            None => self.history().count(UNSEEN, 1),
         }
     }
 
@@ -191,7 +280,8 @@ impl Nodes {
     /// What `landbridge nodes --json` says.
     pub async fn list(&self) -> Value {
         let mut command = Command::new(&self.ground.setup.binary);
-        command.args(["nodes", "--json", "--store", &self.store.url()]).env("LANDBRIDGE_KEY", KEY);
+        let url = self.store.as_ref().map(Valkey::url).expect("the nodes share a store");
+        command.args(["nodes", "--json", "--store", &url]).env("LANDBRIDGE_KEY", KEY);
         command.env("XDG_STATE_HOME", self.ground.place("nowhere")).kill_on_drop(true);
         let output = tokio::time::timeout(Duration::from_secs(20), command.output()).await;
         let output = output.expect("nodes ends").expect("nodes runs");
@@ -203,11 +293,17 @@ impl Nodes {
     /// Ends all nodes in order and writes down what is left, what was dealt and what the servers did; the last line.
     pub async fn close(mut self) -> PathBuf {
         let history = self.history().clone();
-        history.count(EXITS, 0);
-        history.bound_count(EXITS, 0, 0);
-        let running: Vec<u32> = (0..NODES).filter_map(|node| self.pid(node)).collect();
+        for name in [EXITS, UNSEEN, UNKEPT] {
+            history.count(name, 0);
+            history.bound_count(name, 0, 0);
+        }
+        let count = self.nodes.len();
+        for node in 0..count {
+            self.sent = self.sent.plus(self.sent_by(node).await);
+        }
+        let running: Vec<u32> = (0..count).filter_map(|node| self.pid(node)).collect();
         let below: Vec<procs::Process> = running.iter().flat_map(|pid| procs::descendants(*pid)).collect();
-        for node in 0..NODES {
+        for node in 0..count {
             self.stop(node).await;
         }
         let left = gone(GONE_MAX, || {
@@ -227,19 +323,13 @@ impl Nodes {
     }
 
     fn tell_dealt(&self) {
-        let (history, dealt) = (self.history(), self.balancer.dealt());
-        let share = dealt.elsewhere * 100 / dealt.of_sessions.max(1);
+        let (history, dealt, sent) = (self.history(), self.balancer.dealt(), self.sent);
         history.note(format!(
-            "dealt {:?}, skipped {:?}, for nobody {}; {} of {} requests of sessions ({share} %) did not land where the \
-             session was opened",
-            dealt.requests, dealt.skipped, dealt.nowhere, dealt.elsewhere, dealt.of_sessions
+            "dealt {:?}, skipped {:?}, for nobody {}; {} of {} requests of sessions were forwarded",
+            dealt.requests, dealt.skipped, dealt.nowhere, sent.forwarded, sent.all
         ));
-        let name = "per cent of requests that did not land where the session was opened";
-        history.count(name, i64::try_from(share).unwrap_or(0));
-        // Of few requests nothing follows.
-        if 200 <= dealt.of_sessions {
-            history.bound_count(name, 60, 100);
-        }
+        history.count(SHARE, sent.percent());
+        history.bound_count(SHARE, 0, 100);
     }
 
     /// What the nodes said, beside the history; panics count.
@@ -256,6 +346,10 @@ impl Nodes {
             eprintln!("{}: {error}", file.display());
         }
     }
+}
+
+fn home_has_file(home: &std::path::Path) -> bool {
+    home.join("data").join("state.redb").exists()
 }
 
 fn free_port() -> SocketAddr {

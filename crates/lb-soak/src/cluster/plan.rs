@@ -20,9 +20,7 @@ const CALM: Duration = Duration::from_secs(1);
 pub enum Strike {
     /// A node is killed and started again after a while; the next strike comes so many seconds after it.
     Kill(u64),
-    /// A node is told to end, and started again.
-    Stop,
-    /// All nodes, one after the other.
+    /// A node after the other is told to end, and started again.
     Roll,
     /// The store is ended and comes back after two seconds with what it had.
     StoreRestart,
@@ -40,7 +38,6 @@ impl Strike {
         let node = usize::try_from(random.below(NODES as u64)).unwrap_or(0);
         match self {
             Self::Kill(seconds) => kill(nodes, node, random, Duration::from_secs(seconds)).await,
-            Self::Stop => stop(nodes, node).await,
             Self::Roll => {
                 for node in 0..NODES {
                     stop(nodes, node).await;
@@ -48,24 +45,24 @@ impl Strike {
             }
             Self::StoreRestart => {
                 begin(nodes, Trouble::StoreAway, None, "the store ends and comes back with what it had");
-                drop(nodes.store.command(&["SAVE"]));
-                nodes.store.kill9();
+                drop(nodes.store().command(&["SAVE"]));
+                nodes.store().kill9();
                 tokio::time::sleep(Duration::from_secs(2)).await;
-                nodes.store.start_again();
+                nodes.store().start_again();
                 tokio::time::sleep(BACK).await;
                 over(nodes, Trouble::StoreAway, None);
             }
             Self::StoreEmpty => {
                 begin(nodes, Trouble::StoreEmptied, None, "the store is killed and comes back with nothing");
-                nodes.store.restart(Keeping::Nothing);
+                nodes.store().restart(Keeping::Nothing);
                 tokio::time::sleep(2 * BACK).await;
                 over(nodes, Trouble::StoreEmptied, None);
             }
             Self::StorePause(seconds) => {
                 begin(nodes, Trouble::StoreAway, None, &format!("the store hangs for {seconds} s"));
-                nodes.store.pause();
+                nodes.store().pause();
                 tokio::time::sleep(Duration::from_secs(seconds)).await;
-                nodes.store.resume();
+                nodes.store().resume();
                 tokio::time::sleep(BACK).await;
                 over(nodes, Trouble::StoreAway, None);
             }
@@ -86,6 +83,7 @@ async fn kill(nodes: &mut Nodes, node: usize, random: &mut Random, time: Duratio
     let away = Duration::from_millis(random.below(4_000));
     // Looking takes a while, and the moment of the kill is known exactly.
     let below = nodes.below(node);
+    nodes.look(node).await;
     begin(nodes, Trouble::NodeKilled, Some(node), &format!("node {node} is killed, for {away:?}"));
     let start = tokio::time::Instant::now();
     nodes.calm_at = (start + LEASE).into_std();
@@ -99,6 +97,7 @@ async fn kill(nodes: &mut Nodes, node: usize, random: &mut Random, time: Duratio
 }
 
 async fn stop(nodes: &mut Nodes, node: usize) {
+    nodes.look(node).await;
     begin(nodes, Trouble::NodeStopped, Some(node), &format!("node {node} is told to end, and started again"));
     nodes.stop(node).await;
     nodes.launch(node).await;

@@ -1,5 +1,5 @@
-//! One legacy session over HTTP, by hand: a request is sent once, its stream is followed over any number of connections,
-//! questions on the way are answered, and the end is told however it comes.
+//! One client over HTTP, by hand: a request is sent once, its stream is followed over any number of connections where the
+//! era allows that, questions on the way are answered, and the end is told however it comes.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io::ErrorKind;
@@ -7,8 +7,10 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use lb_peers::raw::RawHttp;
-use lb_peers::raw::http::{Headers, headers, post_headers};
+use lb_peers::raw::handshake::{Era, MODERN};
+use lb_peers::raw::http::{Headers, headers, modern_headers, post_headers};
 use lb_peers::raw::http1::Head;
+use lb_peers::raw::message::{META_CAPABILITIES, META_VERSION};
 use lb_peers::raw::sse::Event;
 use serde_json::{Value, json};
 
@@ -22,6 +24,8 @@ const SHORT: Duration = Duration::from_secs(20);
 /// How long a client comes back for the rest of a stream.
 const RESUME_MAX: Duration = Duration::from_secs(25);
 const RESUME_EVERY: Duration = Duration::from_millis(200);
+/// How often a modern call asks back.
+const ROUNDS_MAX: u64 = 3;
 /// Bytes of an answer that are kept for people.
 const DETAIL_CHARS: usize = 300;
 
@@ -29,6 +33,8 @@ const DETAIL_CHARS: usize = 300;
 pub const RESUMED: &str = "streams resumed with Last-Event-ID";
 /// Events of streams that came again; the same for any message.
 pub const TWICE: &str = "messages of streams that came twice";
+/// Questions of servers that were answered.
+pub const ASKED: &str = "questions that were answered";
 /// Questions that came again.
 pub const ASKED_TWICE: &str = "questions that came twice";
 
@@ -98,13 +104,21 @@ pub struct Manner<'a> {
     pub word: Option<&'a str>,
 }
 
-/// One session.
+/// One client's way to the gateway.
 pub struct Wire {
     address: SocketAddr,
     path: String,
     history: History,
-    session: String,
+    who: Who,
     http: Option<RawHttp>,
+}
+
+/// How a client says who it is.
+enum Who {
+    /// By its session.
+    Session(String),
+    /// By this name in every request.
+    Modern(String),
 }
 
 /// What one request has seen so far.
@@ -142,7 +156,8 @@ impl Wire {
             let id = response.head.header("mcp-session-id").map(str::to_owned);
             let answer = Answer::of_body(&response.head, &response.body, 0);
             let Some(session) = id.filter(|_| answer.how == How::Result) else { return Err(answer) };
-            let wire = Self { address, path: path.to_owned(), history: history.clone(), session, http: None };
+            let (history, who) = (history.clone(), Who::Session(session));
+            let wire = Self { address, path: path.to_owned(), history, who, http: None };
             let note = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
             match wire.tell(note).await {
                 Ok(202) => Ok(wire),
@@ -157,15 +172,47 @@ impl Wire {
         }
     }
 
-    /// The session's id.
-    pub fn session(&self) -> &str {
-        &self.session
+    /// A modern client of this name; nothing is sent.
+    pub fn modern(address: SocketAddr, path: &str, name: &str, history: &History) -> Self {
+        let who = Who::Modern(name.to_owned());
+        Self { address, path: path.to_owned(), history: history.clone(), who, http: None }
     }
 
+    /// The session's id, empty for a modern client.
+    pub fn session(&self) -> &str {
+        match &self.who {
+            Who::Session(session) => session,
+            Who::Modern(_) => "",
+        }
+    }
+
+    fn era(&self) -> Era {
+        match self.who {
+            Who::Session(_) => Era::Legacy,
+            Who::Modern(_) => Era::Modern,
+        }
+    }
+
+    /// The headers of whatever is no request of a modern client.
     fn headers(&self) -> Headers {
         let mut all = post_headers();
-        all.extend(headers(&[("MCP-Protocol-Version", VERSION), ("Mcp-Session-Id", &self.session)]));
+        all.extend(headers(&[("MCP-Protocol-Version", VERSION), ("Mcp-Session-Id", self.session())]));
         all
+    }
+
+    /// The headers and the body of a request.
+    fn letter(&self, id: u64, method: &str, params: &Value) -> (Headers, String) {
+        let mut params = params.clone();
+        let headers = match &self.who {
+            Who::Session(_) => self.headers(),
+            Who::Modern(name) => {
+                params["_meta"][META_VERSION] = json!(MODERN);
+                params["_meta"][META_CAPABILITIES] = json!({ "elicitation": { "form": {} } });
+                params["_meta"]["io.modelcontextprotocol/clientInfo"] = json!({ "name": name, "version": "1" });
+                modern_headers(method, params["name"].as_str())
+            }
+        };
+        (headers, json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string())
     }
 
     /// Sends what has no reply, on a connection of its own: the status.
@@ -181,11 +228,36 @@ impl Wire {
         done.map_or(0, |response| response.head.status())
     }
 
-    /// Sends a request, once, and follows it to its end.
+    /// Sends a request, once, and follows it to its end. A modern call that asks back is made again with the answers.
     pub async fn request(&mut self, id: u64, method: &str, params: &Value, manner: Manner<'_>) -> Answer {
-        let body = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string();
+        let mut answer = self.once(id, method, params, manner).await;
+        for round in 1..=ROUNDS_MAX {
+            let Some(again) = self.answered(&answer.message, params, manner) else { break };
+            let mut markers = std::mem::take(&mut answer.markers);
+            answer = self.once(id + (round << 32), method, &again, manner).await;
+            answer.markers.append(&mut markers);
+        }
+        answer
+    }
+
+    /// The call with the answers to what its result asks; `None` when that asks nothing.
+    fn answered(&self, message: &Value, params: &Value, manner: Manner<'_>) -> Option<Value> {
+        let result = message.get("result").filter(|result| result["resultType"] == "input_required")?;
+        let mut again = params.clone();
+        for key in result["inputRequests"].as_object().into_iter().flat_map(serde_json::Map::keys) {
+            self.history.count(ASKED, 1);
+            again["inputResponses"][key] = said(manner);
+        }
+        if let Some(state) = result.get("requestState") {
+            again["requestState"] = state.clone();
+        }
+        Some(again)
+    }
+
+    async fn once(&mut self, id: u64, method: &str, params: &Value, manner: Manner<'_>) -> Answer {
+        let (headers, body) = self.letter(id, method, params);
         let mut seen = Seen::default();
-        let done = tokio::time::timeout(PATIENCE, self.follow(id, &body, manner, &mut seen)).await;
+        let done = tokio::time::timeout(PATIENCE, self.follow(id, (&headers, &body), manner, &mut seen)).await;
         let mut answer = done.unwrap_or_else(|_| {
             Answer::new(
                 How::Never,
@@ -196,7 +268,13 @@ impl Wire {
         answer
     }
 
-    async fn follow(&mut self, id: u64, body: &str, manner: Manner<'_>, seen: &mut Seen) -> Answer {
+    async fn follow(
+        &mut self,
+        id: u64,
+        (headers, body): (&Headers, &str),
+        manner: Manner<'_>,
+        seen: &mut Seen,
+    ) -> Answer {
         let kept = self.http.take();
         let mut http = match kept {
             Some(http) => http,
@@ -206,7 +284,7 @@ impl Wire {
             },
         };
         http.patience = PATIENCE;
-        if let Err(error) = http.send("POST", &self.path, &self.headers(), body.as_bytes()).await {
+        if let Err(error) = http.send("POST", &self.path, headers, body.as_bytes()).await {
             return Answer::broken(&error, "not sent");
         }
         let head = match http.head().await {
@@ -225,7 +303,9 @@ impl Wire {
                 return Answer { status: 200, ..Answer::of(message) };
             }
             drop(http);
-            let Some(last) = seen.last.clone() else { return Answer::new(How::Broken, broken) };
+            // A modern stream that broke is over, with its request.
+            let last = seen.last.clone().filter(|_| self.era() == Era::Legacy);
+            let Some(last) = last else { return Answer::new(How::Broken, broken) };
             match self.resume(&last).await {
                 Ok(next) => http = next,
                 Err(answer) => return *answer,
@@ -286,11 +366,8 @@ impl Wire {
 
     /// Answers a question; one that cannot be delivered is seen by how the call ends.
     async fn answer(&self, question: &Value, manner: Manner<'_>) {
-        let result = match manner.word {
-            Some(word) => json!({ "action": "accept", "content": { "word": word } }),
-            None => json!({ "action": "decline" }),
-        };
-        let body = json!({ "jsonrpc": "2.0", "id": question["id"], "result": result }).to_string();
+        self.history.count(ASKED, 1);
+        let body = json!({ "jsonrpc": "2.0", "id": question["id"], "result": said(manner) }).to_string();
         let start = Instant::now();
         // Away for a moment is away for a moment: an answer is not a call, and the same one may be sent again.
         while start.elapsed() < RESUME_MAX {
@@ -299,6 +376,48 @@ impl Wire {
                 Ok(_) => return,
             }
         }
+    }
+
+    /// Listens for what nobody asked for, until the time is over or the stream is.
+    pub async fn listen_for(&self, id: u64, params: &Value, time: Duration) -> Answer {
+        let (headers, body) = self.letter(id, "subscriptions/listen", params);
+        let opened = async {
+            let mut http = connect(self.address).await?;
+            http.send("POST", &self.path, &headers, body.as_bytes()).await?;
+            let head = http.head().await?;
+            Ok::<_, std::io::Error>((http, head))
+        };
+        let (mut http, head) = match opened.await {
+            Ok(opened) => opened,
+            Err(error) => return Answer::broken(&error, "listening"),
+        };
+        if !head.is_sse() {
+            return whole(&mut http, &head, id).await.0;
+        }
+        let first = loop {
+            match http.event().await {
+                Ok(Some(event)) if event.text().is_empty() => {}
+                other => break other,
+            }
+        };
+        let text = first.as_ref().ok().and_then(Option::as_ref).map(Event::text).unwrap_or_default();
+        if !text.contains("notifications/subscriptions/acknowledged") {
+            return Answer::new(How::Broken, format!("no acknowledgement but {first:?}"));
+        }
+        http.patience = PATIENCE;
+        let mut answer = Answer::new(How::Result, "");
+        let ends = async {
+            loop {
+                match http.event().await {
+                    Ok(Some(event)) => answer.markers.extend(markers(event.data.as_deref().unwrap_or_default())),
+                    other => break format!("the stream ended by itself: {other:?}"),
+                }
+            }
+        };
+        if let Ok(broken) = tokio::time::timeout(time, ends).await {
+            (answer.how, answer.detail) = (How::Broken, broken);
+        }
+        answer
     }
 
     /// The rest of a stream after an event.
@@ -331,6 +450,14 @@ impl Wire {
             tokio::time::sleep(RESUME_EVERY).await;
         }
         Err(Box::new(answer))
+    }
+}
+
+/// What a client says when it is asked.
+fn said(manner: Manner<'_>) -> Value {
+    match manner.word {
+        Some(word) => json!({ "action": "accept", "content": { "word": word } }),
+        None => json!({ "action": "decline" }),
     }
 }
 

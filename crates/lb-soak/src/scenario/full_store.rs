@@ -44,7 +44,7 @@ pub async fn run(setup: Setup, size: Size, seed: u64) -> PathBuf {
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
     crowd.stop().await;
-    let stats = nodes.store.command(&["INFO", "stats"]);
+    let stats = nodes.store().command(&["INFO", "stats"]);
     let evicted = stats.lines().find_map(|line| line.strip_prefix("evicted_keys:")?.trim().parse().ok());
     history.count(EVICTED, evicted.unwrap_or(-1));
     history.bound_count(EVICTED, 0, 0);
@@ -54,7 +54,7 @@ pub async fn run(setup: Setup, size: Size, seed: u64) -> PathBuf {
 }
 
 fn set_memory(nodes: &mut Nodes, bytes: &str) {
-    drop(nodes.store.command(&["CONFIG", "SET", "maxmemory", bytes]));
+    drop(nodes.store().command(&["CONFIG", "SET", "maxmemory", bytes]));
 }
 
 /// A node on a store that throws out what it has no room for ends, or says so.

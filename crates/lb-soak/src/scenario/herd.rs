@@ -41,14 +41,14 @@ pub async fn run(setup: Setup, size: Size, seed: u64) -> PathBuf {
             begin(&nodes, Trouble::NodeStopped, Some(node), &format!("node {node} is replaced"));
         }
         replace(&mut nodes, turn % 2 == 1).await;
-        let before = commands(&nodes);
+        let before = commands(&mut nodes);
         let start = Instant::now();
         clients = come_back(clients).await;
         slowest = slowest.max(i64::try_from(start.elapsed().as_millis()).unwrap_or(i64::MAX));
         for node in 0..NODES {
             over(&nodes, Trouble::NodeStopped, Some(node));
         }
-        history.count(COMMANDS, (commands(&nodes) - before) / count as i64);
+        history.count(COMMANDS, (commands(&mut nodes) - before) / count as i64);
         history.count(BACK, clients.iter().filter(|client| client.is_in()).count() as i64);
     }
     history.bound_count(BACK, herds * count as i64, herds * count as i64);
@@ -118,8 +118,8 @@ async fn come_back(clients: Vec<Client>) -> Vec<Client> {
 }
 
 /// What the store has done so far.
-fn commands(nodes: &Nodes) -> i64 {
-    let stats = nodes.store.command(&["INFO", "stats"]);
+fn commands(nodes: &mut Nodes) -> i64 {
+    let stats = nodes.store().command(&["INFO", "stats"]);
     let found = stats.lines().find_map(|line| line.strip_prefix("total_commands_processed:")?.trim().parse().ok());
     found.unwrap_or(0)
 }

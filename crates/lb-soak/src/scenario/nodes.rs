@@ -9,8 +9,8 @@ use crate::cluster::client::CURSORS_UNKNOWN;
 use crate::cluster::life::{Crowd, KINDS, Kind, OPENED, SENT_AWAY, SENT_AWAY_SLOWLY};
 use crate::cluster::nodes::{NODES, Nodes, Terms};
 use crate::cluster::plan::{Strike, shuffled};
-use crate::cluster::wire::{ASKED_TWICE, RESUMED, TWICE};
-use crate::history::{How, Measure};
+use crate::cluster::wire::{ASKED, ASKED_TWICE, RESUMED, TWICE};
+use crate::history::{How, Measure, Record};
 use crate::scenario::library;
 use crate::world::Ground;
 
@@ -21,30 +21,31 @@ const PAUSE_MS: u64 = 200;
 /// Of two hours: with kills no more than one in 12 s, that is as many as anybody wants.
 const FULL_S: u64 = 7_200;
 
-/// Everything that can go wrong.
-pub async fn all(setup: Setup, size: Size, seed: u64) -> PathBuf {
-    let mut ground = Ground::new(&setup, "THREE-NODES", seed);
-    let durability = ground.random.pick(&["batch", "event"]).copied().unwrap_or("batch");
-    let clock = library().is_some();
-    if !clock {
-        ground.history.note("libfaketime is not installed: no clock is set wrong");
-    }
-    let mut short = vec![Strike::Kill(12), Strike::Stop, Strike::StorePause(2)];
-    short.extend(clock.then_some(Strike::Clock(5)));
-    let mut full = vec![
-        Strike::Kill(12),
+/// Everybody.
+const CLIENTS: usize = 100;
+/// How long nothing is wrong, before anything is.
+const CALM: Duration = Duration::from_secs(6);
+
+/// Everything that can go wrong, with so much written down before it is acknowledged.
+///
+/// # Panics
+/// Without the library that sets a clock wrong.
+pub async fn all(setup: Setup, size: Size, seed: u64, durability: &'static str) -> PathBuf {
+    assert!(library().is_some(), "libfaketime is not installed: run `cargo xtask peers`");
+    let ground = Ground::new(&setup, &format!("THREE-NODES-{durability}"), seed);
+    let strikes = [
         Strike::Kill(12),
         Strike::Kill(5),
-        Strike::Stop,
+        Strike::Kill(8),
         Strike::Roll,
         Strike::StoreRestart,
         Strike::StoreEmpty,
         Strike::StorePause(5),
+        Strike::Clock(5),
+        Strike::Clock(-5),
     ];
-    full.extend(clock.then_some([Strike::Clock(5), Strike::Clock(-5)]).into_iter().flatten());
-    let terms = Terms { durability, clock, ..Terms::default() };
-    let strikes = size.pick(short, full);
-    run(ground, terms, size, (size.pick(12, 100), &KINDS), &strikes).await
+    let terms = Terms { durability, clock: true, ..Terms::default() };
+    run(ground, terms, size, (CLIENTS, &KINDS), &strikes).await
 }
 
 /// Kills of nodes.
@@ -74,11 +75,18 @@ async fn run(
     let history = nodes.history().clone();
     let mut random = nodes.ground.random.fork();
     history.note(format!("{count} clients, durability {}", terms.durability));
+    if terms.durability == "event" {
+        history.write(&Record::Strict);
+    }
     let listed = nodes.list().await;
     history.count("nodes that are listed", listed.as_array().map_or(-1, |nodes| nodes.len() as i64));
     history.bound_count("nodes that are listed", NODES as i64, NODES as i64);
     let crowd = Crowd::start(&nodes.place(), kinds, count, PAUSE_MS, &mut random);
     tokio::time::sleep(WARM).await;
+    if CLIENTS <= count {
+        tokio::time::sleep(CALM).await;
+        nodes.tell_calm().await;
+    }
     let (start, time) = (Instant::now(), size.time(1, FULL_S));
     let mut struck = 0;
     loop {
@@ -93,6 +101,9 @@ async fn run(
     tokio::time::sleep_until(nodes.calm_at.into()).await;
     crowd.stop().await;
     judge(&nodes, count);
+    if kinds == KINDS {
+        judge_kinds(&nodes);
+    }
     let newcomers = kinds.iter().cycle().take(count).filter(|kind| **kind == Kind::Newcomer).count() as i64;
     if 0 < newcomers {
         history.bound_count(SENT_AWAY, 1, i64::MAX);
@@ -102,7 +113,8 @@ async fn run(
     nodes.close().await
 }
 
-fn judge(nodes: &Nodes, clients: usize) {
+/// What every run with these clients has to show.
+pub(super) fn judge(nodes: &Nodes, clients: usize) {
     let history = nodes.history();
     for name in [TWICE, ASKED_TWICE] {
         history.count(name, 0);
@@ -115,4 +127,13 @@ fn judge(nodes: &Nodes, clients: usize) {
     // A run in which nobody gets anywhere shows nothing.
     let results = Measure::Calls { client: String::new(), how: How::Result };
     history.bound(results, 10 * clients as i64, i64::MAX);
+}
+
+/// So many of the clients whose names begin like this have had a result, each time; and servers have asked them.
+fn judge_kinds(nodes: &Nodes) {
+    let history = nodes.history();
+    for client in ["waits", "streams", "answers", "calls", "modern-answers", "listens"] {
+        history.bound(Measure::Calls { client: client.to_owned(), how: How::Result }, 20, i64::MAX);
+    }
+    history.bound_count(ASKED, 100, i64::MAX);
 }

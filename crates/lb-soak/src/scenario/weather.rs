@@ -15,13 +15,14 @@ use crate::world::{Ground, World};
 
 const REPORTS: u64 = 6;
 const CLIENTS: usize = 8;
+/// How slow a slow network is: so many ms for every piece, half as many more or less.
+const SLOW_MS: u64 = 200;
 /// The fewest calls of one kind of weather.
 const CALLS: i64 = 200;
 
 /// Runs it.
 pub async fn run(setup: Setup, size: Size, seed: u64) -> PathBuf {
     let part = size.part(4);
-    let slow = size.pick(40, 200);
     let mut ground = Ground::new(&setup, "R13", seed);
     let remote = ground.remote(0, &[]).await;
     let behind = Proxy::start(remote.address, Weather::Resets(6_000), ground.random.fork()).await;
@@ -33,7 +34,7 @@ pub async fn run(setup: Setup, size: Size, seed: u64) -> PathBuf {
     let mut world = ground.build(servers, &[], &[]).await;
     world.peers.push(remote);
     for (name, weather) in
-        [("slow", Weather::Slow(slow)), ("sliced", Weather::Slices), ("reset", Weather::Resets(4_000))]
+        [("slow", Weather::Slow(SLOW_MS)), ("sliced", Weather::Slices), ("reset", Weather::Resets(4_000))]
     {
         world.history().fault(format!("{weather:?} between clients and gateway"));
         let random = world.ground.random.fork();

@@ -31,16 +31,36 @@ fn event(at_ms: u64, id: &str, timer: Option<(&str, u64)>) -> Record {
     let what = if timer.is_some() { "timer_expired" } else { "task_created" };
     let (timer, number) = (timer.map(|(name, _)| name.to_owned()), timer.map(|(_, number)| number));
     let (client, id, what) = ("a".to_owned(), id.to_owned(), what.to_owned());
-    Record::Activity { at_ms, client, id, what, timer, number, cause: None }
+    Record::Activity { at_ms, client, id, what, timer, number, cause: None, gap: None }
 }
 
-fn dropped(at_ms: u64, id: &str) -> Record {
+/// The ids from one to the other may be missing.
+fn dropped(at_ms: u64, first: &str, last: &str) -> Record {
     let (client, what, cause) = ("a".to_owned(), DROPPED.to_owned(), Some(NODE_LOST.to_owned()));
-    Record::Activity { at_ms, client, id: id.to_owned(), what, timer: None, number: None, cause }
+    let gap = Some((first.to_owned(), last.to_owned()));
+    Record::Activity { at_ms, client, id: last.to_owned(), what, timer: None, number: None, cause, gap }
+}
+
+fn named(session: &str) -> Record {
+    Record::Named { client: "a".to_owned(), session: session.to_owned() }
+}
+
+/// A node with these sessions is killed.
+fn killed(at_ms: u64, node: usize, sessions: &[&str]) -> Vec<Record> {
+    let sessions = sessions.iter().map(|session| (*session).to_owned()).collect();
+    vec![
+        Record::Holds { at_ms, node, sessions },
+        Record::Trouble { at_ms, what: KILL, node: Some(node), over: false },
+        Record::Trouble { at_ms: at_ms + 1_000, what: KILL, node: Some(node), over: true },
+    ]
 }
 
 fn armed(timer: &str, due_ms: u64, sure: bool) -> Record {
-    Record::Armed { at_ms: 200, client: "a".to_owned(), timer: timer.to_owned(), due_ms, sure }
+    armed_at(200, timer, due_ms, sure)
+}
+
+fn armed_at(at_ms: u64, timer: &str, due_ms: u64, sure: bool) -> Record {
+    Record::Armed { at_ms, client: "a".to_owned(), timer: timer.to_owned(), due_ms, sure }
 }
 
 fn caught_up(at_ms: u64) -> Record {
@@ -91,6 +111,33 @@ fn a_kill_excuses_those_whose_session_was_there_and_what_went_through_it_just_th
     }
     violates(&[mine.clone(), kill.clone(), call("a", 1_500, 1_600, How::Never)], "must Hold");
     violates(&[mine, kill, call("a", 1_500, 1_600, How::Refused)], "nothing excuses it");
+}
+
+#[test]
+fn a_stream_is_forgotten_only_where_it_began_in_the_last_moment_and_something_may_be_lost() {
+    let kill = trouble(KILL, Some(1));
+    let call = |from: u64, detail: &str| {
+        let mut call = call("a", from, 1_600, How::Refused);
+        if let Some(Record::Ended { detail: said, .. }) = call.last_mut() {
+            detail.clone_into(said);
+        }
+        call
+    };
+    let resumed = "resuming after 7: 400";
+    holds(&[vec![opened("a", 1)], kill.clone(), call(800, resumed)]);
+    violates(&[vec![Record::Strict, opened("a", 1)], kill.clone(), call(800, resumed)], "nothing excuses it");
+    let later = vec![
+        Record::Trouble { at_ms: 3_000, what: KILL, node: Some(1), over: false },
+        Record::Trouble { at_ms: 4_000, what: KILL, node: Some(1), over: true },
+    ];
+    let mut long = call(800, resumed);
+    if let Some(Record::Ended { at_ms, .. }) = long.last_mut() {
+        *at_ms = 4_100;
+    }
+    violates(&[vec![opened("a", 1)], later, long], "nothing excuses it");
+    violates(&[vec![opened("a", 1)], kill.clone(), call(1_100, resumed)], "nothing excuses it");
+    violates(&[vec![opened("a", 2)], kill.clone(), call(800, resumed)], "nothing excuses it");
+    violates(&[vec![opened("a", 1)], kill, call(800, "404")], "nothing excuses it");
 }
 
 #[test]
@@ -170,11 +217,38 @@ fn a_timer_is_told_with_every_number_once() {
 #[test]
 fn a_gap_that_is_owned_up_to_is_none_and_one_without_a_cause_is() {
     let mine = vec![opened("a", 1), armed("t", 300, true), event(400, "1", Some(("t", 1)))];
-    let after = |number| vec![dropped(2_100, "2"), event(2_200, "3", Some(("t", number))), caught_up(9_000)];
+    let after = |number| vec![dropped(2_100, "2", "5"), event(2_200, "6", Some(("t", number))), caught_up(9_000)];
     holds(&[mine.clone(), trouble(KILL, Some(1)), after(7)]);
     holds(&[mine.clone(), trouble(KILL, Some(1)), after(1)]);
     violates(&[mine.clone(), after(2)], "nothing explains it");
     violates(&[mine, trouble(Trouble::NodeStopped, Some(1)), after(2)], "nothing explains it");
+}
+
+#[test]
+fn what_is_missing_lies_in_the_range_that_is_told() {
+    let kill = trouble(KILL, Some(1));
+    let parts = |gap: Record, next: Record| {
+        let mine = vec![opened("a", 1), armed("t", 300, true), event(400, "3", Some(("t", 1)))];
+        [mine, kill.clone(), vec![gap, next]]
+    };
+    let jump = || event(2_200, "6", Some(("t", 3)));
+    holds(&parts(dropped(2_100, "4", "5"), jump()));
+    // What was told last may have been lost with the rest.
+    holds(&parts(dropped(2_100, "2", "5"), jump()));
+    // It was told before what is missing, and of something else.
+    let early = vec![opened("a", 1), armed("t", 300, true)];
+    let late = vec![dropped(2_050, "1", "2"), event(2_100, "3", Some(("t", 1))), event(2_200, "6", Some(("t", 3)))];
+    violates(&[early, kill.clone(), late], "silent gap");
+    violates(&parts(dropped(2_100, "7", "8"), jump()), "silent gap");
+    violates(&parts(dropped(2_100, "5", "4"), event(2_200, "6", Some(("t", 2)))), "it is not told which");
+    let mut unsaid = dropped(2_100, "4", "5");
+    if let Record::Activity { gap, .. } = &mut unsaid {
+        *gap = None;
+    }
+    violates(&parts(unsaid, event(2_200, "6", Some(("t", 2)))), "it is not told which");
+    let newer = vec![event(2_050, "6", Some(("t", 2))), dropped(2_100, "4", "5")];
+    let mine = vec![opened("a", 1), armed("t", 300, true), event(400, "3", Some(("t", 1)))];
+    violates(&[mine, kill, newer], "told after the event 6");
 }
 
 #[test]
@@ -186,19 +260,54 @@ fn a_timer_that_is_never_told_is_a_silent_gap() {
     holds(&parts(true, 8_500, vec![]));
     holds(&parts(true, 300, vec![event(400, "1", Some(("t", 1)))]));
     let mut more = trouble(KILL, Some(1));
-    more.push(dropped(2_500, "1"));
+    more.push(dropped(2_500, "1", "2"));
     holds(&parts(true, 300, more));
 }
 
 #[test]
-fn whoever_takes_a_session_from_a_dead_node_says_so() {
-    let (mine, end) = (vec![opened("a", 1)], vec![caught_up(9_000)]);
-    violates(&[mine.clone(), trouble(KILL, Some(1)), end.clone()], "may be missing");
-    holds(&[mine.clone(), trouble(KILL, Some(1)), vec![dropped(2_500, "1")], end.clone()]);
-    holds(&[mine.clone(), trouble(KILL, Some(2)), end.clone()]);
+fn a_gap_that_was_told_before_a_timer_was_set_is_no_excuse_for_it() {
+    let gap = vec![opened("a", 1), dropped(2_100, "1", "2")];
+    let set = vec![armed_at(2_200, "t", 2_300, true), caught_up(9_000)];
+    violates(&[trouble(KILL, Some(1)), gap, set], "was never told: a silent gap");
+}
+
+#[test]
+fn where_nothing_may_be_lost_a_gap_excuses_only_what_nobody_was_told() {
+    let strict = || vec![Record::Strict, opened("a", 1), armed("t", 300, true)];
+    let (kill, gap) = (trouble(KILL, Some(1)), dropped(2_500, "2", "4"));
+    let never = vec![gap.clone(), caught_up(9_000)];
+    violates(&[strict(), kill.clone(), never.clone()], "acknowledged, and lost");
+    let told = |number| vec![event(400, "1", Some(("t", 1))), gap.clone(), event(2_600, "5", Some(("t", number)))];
+    violates(&[strict(), kill.clone(), told(1)], "again");
+    holds(&[strict(), kill.clone(), told(2)]);
+    holds(&[strict(), kill.clone(), told(3)]);
+    let unknown = vec![request(CURSOR, 3_000, 3_010, How::Error)];
+    violates(&[strict(), kill.clone(), unknown.clone()], CURSOR);
+    // A store that was not there is another matter.
+    for what in [Trouble::StoreAway, Trouble::StoreEmptied, Trouble::StoreFull] {
+        holds(&[strict(), kill.clone(), trouble(what, None), never.clone(), unknown.clone()]);
+    }
+}
+
+#[test]
+fn whoever_takes_a_session_from_a_dead_node_says_so_every_time() {
+    let (mine, end) = (vec![opened("a", 1), named("s")], vec![caught_up(19_000)]);
+    let gap = |at_ms, id: &str| vec![dropped(at_ms, id, id)];
+    violates(&[mine.clone(), killed(1_000, 1, &["s"]), end.clone()], "may be missing");
+    holds(&[mine.clone(), killed(1_000, 1, &["s"]), gap(2_500, "1"), end.clone()]);
+    holds(&[mine.clone(), killed(1_000, 1, &["other"]), end.clone()]);
+    // The second node that had it, whichever that was.
+    let twice = [mine.clone(), killed(1_000, 1, &["s"]), gap(2_500, "1"), killed(5_000, 2, &["x", "s"])];
+    violates(&[twice.concat(), end.clone()], "node 2, which had its session, was killed at 5000 ms");
+    holds(&[twice.concat(), gap(6_500, "2"), end.clone()]);
+    // One event tells of two where nothing was told between them.
+    holds(&[mine.clone(), killed(1_000, 1, &["s"]), killed(5_000, 2, &["s"]), gap(6_500, "2"), end.clone()]);
+    let between = vec![armed_at(2_000, "t", 2_100, true), event(2_200, "1", Some(("t", 1)))];
+    let silent = [mine.clone(), killed(1_000, 1, &["s"]), between.clone(), killed(5_000, 2, &["s"]), gap(6_500, "2")];
+    violates(&[silent.concat(), end.clone()], "when it is told of a timer that was set later");
+    holds(&[mine.clone(), killed(1_000, 1, &["s"]), gap(2_100, "0"), between, end.clone()]);
     // Handed over in order before the kill: there was nothing to lose.
-    let kill = vec![Record::Trouble { at_ms: 5_000, what: KILL, node: Some(1), over: false }];
-    holds(&[mine, trouble(Trouble::NodeStopped, Some(1)), kill, end]);
+    holds(&[mine, trouble(Trouble::NodeStopped, Some(1)), killed(5_000, 1, &[]), end]);
 }
 
 #[test]

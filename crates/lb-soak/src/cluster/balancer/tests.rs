@@ -70,7 +70,7 @@ async fn requests_of_one_connection_go_to_the_nodes_in_turn() {
 }
 
 #[tokio::test]
-async fn who_opened_a_session_is_known_and_requests_elsewhere_are_counted() {
+async fn who_opened_a_session_is_known_and_requests_of_sessions_are_counted() {
     let nodes = [node("a").await, node("b").await];
     let balancer = Balancer::start(nodes.iter().map(|node| node.address).collect()).await;
     let mut http = RawHttp::connect(balancer.address).await.unwrap();
@@ -81,8 +81,12 @@ async fn who_opened_a_session_is_known_and_requests_elsewhere_are_counted() {
     for _ in 0..4 {
         http.request("POST", "/", &headers(&[("Mcp-Session-Id", "a")]), b"x").await.unwrap();
     }
-    let dealt = balancer.dealt();
-    assert_eq!((dealt.of_sessions, dealt.elsewhere), (4, 2));
+    for (path, method) in [("/mcp", "tools/call"), ("/mcp", "tools/list"), ("/mcp/server/x", "tools/call")] {
+        for _ in 0..2 {
+            http.request("POST", path, &headers(&[("Mcp-Method", method)]), b"x").await.unwrap();
+        }
+    }
+    assert_eq!(balancer.dealt().of_sessions, [3, 3], "two of a session and one of a modern client's tools each");
 }
 
 #[tokio::test]
