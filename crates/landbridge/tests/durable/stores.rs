@@ -76,7 +76,7 @@ async fn what_lies_on_the_server_is_bounded_has_a_lifetime_and_goes_with_its_ses
         client.again().await.run("ping", json!({})).await;
         let valkey = world.valkey.as_ref().expect("a server");
         let of_sessions: Vec<_> =
-            keys(valkey).difference(&before).filter(|key| !key.contains("node")).cloned().collect();
+            keys(valkey).difference(&before).filter(|key| is_of_a_session(key)).cloned().collect();
         assert!(4 <= of_sessions.len(), "{of_sessions:?}");
         for key in &of_sessions {
             let left = number(valkey, &["PTTL", key]);
@@ -87,11 +87,16 @@ async fn what_lies_on_the_server_is_bounded_has_a_lifetime_and_goes_with_its_ses
     }
     assert_eq!((desk.client.end().await, end(&client).await), (200, 200));
     let valkey = world.valkey.as_ref().expect("a server");
-    let left: Vec<_> = keys(valkey).difference(&before).filter(|key| !key.contains("node")).cloned().collect();
+    let left: Vec<_> = keys(valkey).difference(&before).filter(|key| is_of_a_session(key)).cloned().collect();
     for key in &left {
         assert!(key.ends_with("owner"), "{key} is left: {left:?}");
         assert!(0 < number(valkey, &["PTTL", key]), "{key} stays");
     }
+}
+
+/// Nodes, and what tools were when they were first seen, outlive sessions.
+fn is_of_a_session(key: &str) -> bool {
+    !key.contains("node") && !key.contains(":pins:")
 }
 
 /// Nothing on the server is touched while no process runs: it goes by itself.
@@ -111,7 +116,7 @@ async fn what_lies_on_the_server_goes_when_nobody_uses_its_session() {
     let valkey = world.valkey.as_ref().expect("a server");
     assert!(4 <= keys(valkey).difference(&before).count(), "{:?}", keys(valkey));
     let start = Instant::now();
-    while keys(valkey).difference(&before).any(|key| !key.contains("node")) {
+    while keys(valkey).difference(&before).any(|key| is_of_a_session(key)) {
         assert!(start.elapsed() < PATIENCE, "{:?}", keys(valkey));
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

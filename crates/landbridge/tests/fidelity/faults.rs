@@ -111,6 +111,7 @@ async fn run(path: &Path, fault: Fault, way: Way) -> Result<(), String> {
         embedded: Arc::default(),
         tasks: tasks.clone(),
         children: Children::new(1),
+        logins: None,
     };
     let gateway = Gateway::new(specs, &environment, Setup::default()).map_err(|_| "no gateway")?;
     let middle = Faulty { gateway: gateway.clone(), fault, way };

@@ -15,7 +15,7 @@ use crate::world::{ALLOW, Client, OPERATOR, World, form_to, get, provider, send,
 
 /// Stands before a server, and keeps what is sent to it.
 #[expect(clippy::disallowed_methods, reason = "a test's tap ends with its runtime")]
-async fn tap(server: SocketAddr) -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
+pub async fn tap(server: SocketAddr) -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let (at, heard) = (listener.local_addr().expect("its address"), Arc::new(Mutex::new(Vec::new())));
     let kept = heard.clone();

@@ -1,6 +1,8 @@
 //! People log in at a real provider, programs send keys, and everybody else stays outside.
 
+mod clocks;
 mod documents;
+mod ends;
 mod first;
 mod keys;
 mod leaks;
@@ -9,5 +11,15 @@ mod oauth;
 mod policy;
 mod sdks;
 mod world;
+
+mod cluster;
+mod details;
+mod pages;
+mod people;
+mod redeem;
+mod search;
+mod secrets;
+mod site;
+mod wire;
 
 const LANDBRIDGE: &str = env!("CARGO_BIN_EXE_landbridge");

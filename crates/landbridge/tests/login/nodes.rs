@@ -12,7 +12,7 @@ use crate::world::{
     ALLOW, Client, form_to, login, parameter, provider, redeem, register, serve, tokens, value, with_provider,
 };
 
-async fn node(store: &str, url: &str, idp: &Idp) -> Gateway {
+pub async fn node(store: &str, url: &str, idp: &Idp) -> Gateway {
     let (mut command, folder) = serve(ALLOW);
     with_provider(&mut command, url, idp);
     command.args(["--listen", "127.0.0.1:0", "--store", store, "--node-listen", "127.0.0.1:0"]);
@@ -22,7 +22,7 @@ async fn node(store: &str, url: &str, idp: &Idp) -> Gateway {
 
 /// Gives each connection to the next node.
 #[expect(clippy::disallowed_methods, reason = "a test's balancer ends with its runtime")]
-fn balance(listener: TcpListener, nodes: [SocketAddr; 2]) {
+pub fn balance(listener: TcpListener, nodes: [SocketAddr; 2]) {
     tokio::spawn(async move {
         let mut turn = nodes.into_iter().cycle();
         while let (Ok((mut client, _)), Some(node)) = (listener.accept().await, turn.next()) {

@@ -1,11 +1,12 @@
-// TypeScript SDKs from a bare 401 to a call. Arguments: 1 or 2, the folder the SDK is installed in, the URL.
+// TypeScript SDKs from a bare 401 to a call and a refresh. Arguments: 1 or 2, the folder the SDK is installed in, the URL,
+// and where there is one the address of the client's document.
 //
 // Says where a browser must go as one line of JSON, reads where it came out, and says what a call answered.
 
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
 
-const [, , version, folder, url] = process.argv;
+const [, , version, folder, url, document] = process.argv;
 const require = createRequire(`${folder}/`);
 const sdk =
     version === '1'
@@ -20,6 +21,7 @@ const redirect = 'http://127.0.0.1:4711/cb';
 const kept = {};
 const authProvider = {
     redirectUrl: redirect,
+    ...(document ? { clientMetadataUrl: document } : {}),
     clientMetadata: {
         client_name: `TypeScript ${version}`,
         redirect_uris: [redirect],
@@ -56,6 +58,9 @@ const second = await connect();
 await second.connected;
 const tools = await second.client.listTools();
 const answer = await second.client.callTool({ name: 'list_servers', arguments: {} });
-say({ tools: tools.tools.length, answer });
+// A token that is no good any more is refreshed on the way, without anybody.
+kept.tokens = { ...kept.tokens, access_token: 'spent' };
+await second.client.callTool({ name: 'list_servers', arguments: {} });
+say({ tools: tools.tools.length, answer, refreshed: kept.tokens.access_token !== 'spent' });
 await second.client.close();
 process.exit(0);

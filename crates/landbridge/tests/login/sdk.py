@@ -1,4 +1,5 @@
-"""The Python SDK from a bare 401 to a call. Argument: the URL.
+"""The Python SDK from a bare 401 to a call and a refresh. Arguments: the URL, and where there is one the address of the
+client's document.
 
 Says where a browser must go as one line of JSON, reads where it came out, and says what a call answered.
 """
@@ -51,7 +52,7 @@ async def callback():
 
 
 async def main():
-    url = sys.argv[1]
+    url, document = sys.argv[1], (sys.argv[2:] or [None])[0]
     metadata = OAuthClientMetadata(
         client_name="Python",
         redirect_uris=[REDIRECT],
@@ -59,12 +60,17 @@ async def main():
         response_types=["code"],
         token_endpoint_auth_method="none",
     )
-    auth = OAuthClientProvider(url, metadata, Storage(), redirect, callback)
+    storage = Storage()
+    auth = OAuthClientProvider(url, metadata, storage, redirect, callback, client_metadata_url=document)
     async with httpx2.AsyncClient(auth=auth, timeout=40) as http:
         async with Client(streamable_http_client(url, http_client=http)) as client:
             tools = await client.list_tools()
             answer = await client.call_tool("list_servers", {})
-            say({"tools": len(tools.tools), "answer": json.loads(answer.model_dump_json())})
+            # A token that is over is refreshed on the way, without anybody.
+            first, auth.context.token_expiry_time = storage.tokens.access_token, 1
+            await client.call_tool("list_servers", {})
+            refreshed = storage.tokens.access_token != first
+            say({"tools": len(tools.tools), "answer": json.loads(answer.model_dump_json()), "refreshed": refreshed})
 
 
 anyio.run(main)

@@ -10,9 +10,9 @@ use lb_peers::raw::http::Session;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-const LANDBRIDGE: &str = env!("CARGO_BIN_EXE_landbridge");
+pub const LANDBRIDGE: &str = env!("CARGO_BIN_EXE_landbridge");
 /// What everything on a server is sealed with.
-const KEY: &str = "0123456789abcdef0123456789abcdef-nodes";
+pub const KEY: &str = "0123456789abcdef0123456789abcdef-nodes";
 /// How long a test waits for something to happen.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 /// With a door for the other nodes.
@@ -27,6 +27,16 @@ pub async fn start(store: &str, args: &[&str]) -> Gateway {
     command.args(["serve", "--listen", "127.0.0.1:0", "--durability", "event", "--store", store, "--config"]);
     command.arg(config).args(args).env("LANDBRIDGE_KEY", KEY).stdin(Stdio::null());
     Gateway::launch(command, folder).await
+}
+
+/// What a process says that does not start on this store.
+pub async fn refused(store: &str, args: &[&str]) -> String {
+    let mut command = Command::new(LANDBRIDGE);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--store", store]).args(args).env("LANDBRIDGE_KEY", KEY);
+    let output = tokio::time::timeout(PATIENCE, command.stdin(Stdio::null()).kill_on_drop(true).output()).await;
+    let output = output.expect("it ends").expect("it runs");
+    assert!(!output.status.success());
+    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// Ends a process as the system does that is out of memory.

@@ -124,8 +124,43 @@ mod peer_valkey {
         holds("R20");
     }
 
+    /// One of them has the clock of `libfaketime`.
+    mod peer_faketime {
+        use crate::holds;
+
+        #[test]
+        fn three_nodes_behind_a_balancer_are_one_gateway_whatever_happens_to_them() {
+            holds("THREE-NODES-batch");
+        }
+
+        #[test]
+        fn three_nodes_that_write_every_event_lose_none_that_was_told() {
+            holds("THREE-NODES-event");
+        }
+    }
+}
+
+/// Two hundred kills of a node with a file, at random moments: in parts, so that none takes too long.
+mod kills {
+    use crate::holds;
+
     #[test]
-    fn three_nodes_behind_a_balancer_are_one_gateway_whatever_happens_to_them() {
-        holds("THREE-NODES");
+    fn a_node_that_is_killed_at_fifty_moments_loses_only_what_it_owns_up_to() {
+        holds("KILLS-batch");
+    }
+
+    #[test]
+    fn a_node_that_is_killed_at_fifty_other_moments_loses_only_what_it_owns_up_to() {
+        holds("KILLS-batch");
+    }
+
+    #[test]
+    fn a_node_that_writes_every_event_and_is_killed_at_fifty_moments_loses_nothing_acknowledged() {
+        holds("KILLS-event");
+    }
+
+    #[test]
+    fn a_node_that_writes_every_event_and_is_killed_at_fifty_other_moments_loses_nothing_acknowledged() {
+        holds("KILLS-event");
     }
 }

@@ -101,6 +101,7 @@ mod peer_prometheus {
             ("landbridge_events_dropped", "counter"),
             ("landbridge_store_up", "gauge"),
             ("landbridge_shed", "counter"),
+            ("landbridge_forwarded", "counter"),
             ("landbridge_log_lines_dropped", "counter"),
             ("process_resident_memory_bytes", "gauge"),
             ("process_open_fds", "gauge"),

@@ -243,24 +243,48 @@ async fn refresh_forgets_what_was_kept_and_no_cache_leaves_it_alone() {
     assert!(world.kept().is_empty(), "--no-cache writes nothing");
 }
 
-#[tokio::test]
-async fn what_is_old_is_told_at_once_and_asked_for_in_the_background() {
+/// Makes what is kept look as if it had been checked so long ago.
+fn age(file: &std::path::Path, seconds: u64) {
+    let text = std::fs::read_to_string(file).expect("text");
+    let kept: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let checked = kept["kept"][0]["checked"].as_u64().expect("seconds");
+    let old = text.replace(&format!("\"checked\":{checked}"), &format!("\"checked\":{}", checked - seconds));
+    std::fs::write(file, old).expect("written");
+}
+
+/// Something that is so old is told at once, and asked for again.
+async fn is_asked_for_again(options: &[&str], seconds: u64) {
     let world = World::new();
     let plan = json!({ "tools_file": world.file("tools") });
     std::fs::write(world.file("tools"), "one").expect("written");
     world.warm_up(plan.clone()).await;
     std::fs::write(world.file("tools"), "one two").expect("written");
     let [file] = world.kept().try_into().expect("one file");
-    let text = std::fs::read_to_string(&file).expect("text");
-    let kept: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-    let checked = kept["kept"][0]["checked"].as_u64().expect("seconds");
-    let old = text.replace(&format!("\"checked\":{checked}"), &format!("\"checked\":{}", checked - 2 * 86400));
-    std::fs::write(&file, old).expect("written");
-    let mut client = world.wrap(&[], plan);
+    age(&file, seconds);
+    let mut client = world.wrap(options, plan);
     client.hello().await;
     client.find(|message| message["method"] == "notifications/tools/list_changed").await;
     let list = client.result("tools/list", json!({})).await;
     assert_eq!(list["tools"].as_array().expect("rows").len(), 2, "{list}");
     assert_eq!(world.starts(), 2);
     until("it is kept", || std::fs::read_to_string(&file).is_ok_and(|text| text.contains("two"))).await;
+}
+
+#[tokio::test]
+async fn what_is_old_is_told_at_once_and_asked_for_in_the_background() {
+    is_asked_for_again(&[], 2 * 86_400).await;
+}
+
+#[tokio::test]
+async fn how_old_is_too_old_can_be_said() {
+    is_asked_for_again(&["--max-age", "600"], 11 * 60).await;
+    // The same age is nothing where more is allowed, and nobody is asked.
+    let world = World::new();
+    world.warm_up(json!({})).await;
+    let [file] = world.kept().try_into().expect("one file");
+    age(&file, 11 * 60);
+    let mut client = world.wrap(&["--max-age", "3600"], json!({}));
+    client.hello().await;
+    client.result("tools/list", json!({})).await;
+    throughout(Duration::from_secs(1), "nothing is started", || world.starts() == 1).await;
 }

@@ -57,6 +57,31 @@ async fn a_server_that_was_killed_between_calls_is_started_by_the_next() {
 }
 
 #[tokio::test]
+async fn a_server_that_was_started_again_can_ask_for_the_roots_as_the_first_one_could() {
+    let world = World::new();
+    let mut client = world.wrap(&[], json!({}));
+    client.hello().await;
+    for root in ["file:///one", "file:///two"] {
+        let id = client.ask("tools/call", json!({ "name": "roots" })).await;
+        let asked = client.find(|message| message["method"] == "roots/list").await;
+        let result = json!({ "roots": [{ "uri": root }] });
+        client.send(json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result })).await;
+        let answer = client.answer(&id).await;
+        assert!(answer["result"].to_string().contains(root), "{answer}");
+        // The next one is told when they change, too.
+        client.send(json!({ "jsonrpc": "2.0", "method": "notifications/roots/list_changed" })).await;
+        client.tool("echo", json!({})).await;
+        signal(world.server(), Signal::KILL);
+        let pid = client.pid();
+        until("all of it is gone", || descendants(pid).is_empty()).await;
+    }
+    assert_eq!(world.starts(), 2);
+    assert_eq!(world.noted("note notifications/roots/list_changed").len(), 2, "each was told once");
+    let hellos = world.noted("hello ");
+    assert!(hellos.len() == 2 && hellos.iter().all(|hello| hello.contains("roots")), "{hellos:?}");
+}
+
+#[tokio::test]
 async fn a_start_that_fails_is_tried_three_times() {
     let world = World::new();
     let plan = json!({ "fail_starts": [2, 3, 5, 6, 7] });

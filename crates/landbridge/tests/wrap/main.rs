@@ -5,6 +5,7 @@ mod cache;
 mod calls;
 mod client;
 mod ends;
+mod everything;
 mod fresh;
 mod gateway;
 mod lazy;
@@ -12,6 +13,7 @@ mod modern;
 mod names;
 mod pool;
 mod real;
+mod tours;
 mod world;
 
 const LANDBRIDGE: &str = env!("CARGO_BIN_EXE_landbridge");

@@ -53,7 +53,7 @@ async fn check(command: Vec<String>, call: (&str, Value)) {
 }
 
 /// A package of npm, run by the installed Node.
-fn node(key: &str, path: &str, args: &[&str]) -> Vec<String> {
+pub fn node(key: &str, path: &str, args: &[&str]) -> Vec<String> {
     let mut command = vec![installed("node", "node_modules/node/bin/node"), installed(key, path)];
     command.extend(args.iter().map(|arg| (*arg).to_owned()));
     command

@@ -59,8 +59,8 @@ impl Middle for Faulty {
         self.gateway.adopt(pump);
     }
 
-    fn servers(&self) -> Vec<String> {
-        self.gateway.servers()
+    fn servers(&self, who: &Visitor) -> Vec<String> {
+        self.gateway.servers(who)
     }
 
     fn has(&self, mount: &Mount) -> bool {
