@@ -6,6 +6,8 @@
 mod aims;
 mod flood;
 mod load;
+mod login;
+mod resting;
 mod state;
 mod targets;
 
@@ -43,6 +45,8 @@ pub enum Part {
     Flood,
     /// Calls, forwarded calls, takeovers and resting sessions with a store.
     State,
+    /// Calls that show a token.
+    Login,
     Allocations,
 }
 
@@ -114,6 +118,9 @@ pub fn command(options: &Options) -> Result<bool> {
     }
     if !options.floors && options.wants(Part::State) {
         found.extend(bench.state_aims(effort, options.quick)?);
+    }
+    if !options.floors && options.wants(Part::Login) {
+        found.extend(bench.token_aims(effort)?);
     }
     if !options.floors && options.wants(Part::Allocations) {
         found.extend(allocation_aims(&bench)?);

@@ -2,7 +2,9 @@
 //!
 //! Each run has servers of its own on free ports, so runs neither share state nor score what happened to listen there.
 
+mod authorization;
 pub mod client;
+mod client_auth;
 mod target;
 
 use std::collections::VecDeque;
@@ -24,7 +26,8 @@ use crate::sh::{self, Server};
 use crate::workspace;
 
 /// The paths `cargo xtask test` runs.
-pub const IN_CI: &[Way] = &[Way::Direct, Way::HttpHttp, Way::HttpStdio, Way::Client];
+pub const IN_CI: &[Way] =
+    &[Way::Direct, Way::HttpHttp, Way::HttpStdio, Way::Client, Way::Authorization, Way::ClientAuth];
 
 /// How many runs go on at once.
 const WORKERS: usize = 2;
@@ -43,12 +46,21 @@ pub enum Way {
     HttpStdio,
     /// The other way round: a client through landbridge to the suite, measured by the same client alone
     Client,
+    /// The suite logs in at landbridge's own authorization server
+    Authorization,
+    /// landbridge logs in at servers of the suite
+    ClientAuth,
 }
 
 impl Way {
-    /// The client side has no scenarios for the extension, and the stable suite none that take a revision.
+    /// Only servers have scenarios for the extension, and the stable suite none elsewhere that take a revision. Of the
+    /// oldest revision there are only scenarios about logins.
     fn has(self, suite: Suite) -> bool {
-        self != Self::Client || matches!(suite, Suite::Legacy | Suite::Modern)
+        match suite {
+            Suite::Legacy | Suite::Modern => true,
+            Suite::Oldest => self == Self::ClientAuth,
+            Suite::Tasks | Suite::Stable => matches!(self, Self::Direct | Self::HttpHttp | Self::HttpStdio),
+        }
     }
 
     /// Whether the direct run of the same suite is the measure.
@@ -66,6 +78,9 @@ pub enum Suite {
     /// All scenarios of the modern revision
     #[value(name = "2026-07-28")]
     Modern,
+    /// What is left of the first revision with logins
+    #[value(name = "2025-03-26")]
+    Oldest,
     /// The tasks extension
     Tasks,
     /// The suite's stable release
@@ -109,6 +124,7 @@ impl Row {
     /// The peers that ran it; as the client, those of our own driver.
     pub fn peers(&self) -> Vec<&'static str> {
         let client = match (self.way, self.suite) {
+            (Way::Authorization, _) => Some(peers::OIDC_PROVIDER.key),
             (Way::Client, Suite::Legacy) => Some(peers::TYPESCRIPT_V1.key),
             (Way::Client, Suite::Modern) => Some(peers::TYPESCRIPT_V2.key),
             _ => None,
@@ -139,7 +155,8 @@ pub fn command(ways: &[Way], suites: &[Suite], driver: Option<String>, as_json: 
 /// Runs every suite over every path. The direct run comes along, since the others are measured by it.
 pub fn run(ways: &[Way], suites: &[Suite], driver: Option<String>, quiet: bool) -> Result<Vec<Row>> {
     let driver = driver.map_or(Driver::Ours, Driver::Given);
-    let needed = [peers::NODE, CONFORMANCE, CONFORMANCE_STABLE, peers::TYPESCRIPT_V1, peers::TYPESCRIPT_V2];
+    let suites_of_clients = [peers::TYPESCRIPT_V1, peers::TYPESCRIPT_V2, peers::OIDC_PROVIDER];
+    let needed: Vec<_> = [peers::NODE, CONFORMANCE, CONFORMANCE_STABLE].into_iter().chain(suites_of_clients).collect();
     if quiet { peers::ensure_quietly(&needed) } else { peers::ensure(&needed) }?;
     let programs = Programs::build(ways, driver)?;
     let mut jobs: VecDeque<(Way, Suite)> = VecDeque::new();
@@ -237,6 +254,8 @@ impl Programs {
         // The gateway ends before what it stands in front of: it is dropped first.
         let (gateway, fixture, url) = match way {
             Way::Client => return client::run(self, suite, &out),
+            Way::Authorization => return authorization::run(self, suite, &out),
+            Way::ClientAuth => return client_auth::run(self, suite, &out),
             Way::Direct => {
                 let fixture = self.start_fixture(&out)?;
                 let url = fixture.url.clone();
@@ -282,11 +301,15 @@ fn start_landbridge(landbridge: &Path, out: &Path, name: &str, server: &serde_js
     write_private(&config, &serde_json::to_vec_pretty(&json!({"mcpServers": {name: server}}))?)?;
     let mut command = Command::new(landbridge);
     command.args(["serve", "--surface", "server", "--config"]).arg(&config).args(["--listen", "127.0.0.1:0"]);
-    // Neither the settings nor the state of whoever runs this may have a part in it.
+    at_home_in(&mut command, out);
+    Server::start(&mut command, &out.join("landbridge.log"))
+}
+
+/// Neither the settings nor the state of whoever runs this may have a part in it.
+fn at_home_in(command: &mut Command, out: &Path) {
     for variable in ["XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"] {
         command.env(variable, out.join("home"));
     }
-    Server::start(&mut command, &out.join("landbridge.log"))
 }
 
 /// Config files that others may write are refused, whatever the umask here.
@@ -301,7 +324,9 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> Result<()> {
 fn suite_runs(suite: Suite) -> Vec<Vec<String>> {
     let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
     match suite {
-        Suite::Legacy | Suite::Modern => vec![owned(&["--suite", "all", "--spec-version", &name_of(&suite)])],
+        Suite::Legacy | Suite::Modern | Suite::Oldest => {
+            vec![owned(&["--suite", "all", "--spec-version", &name_of(&suite)])]
+        }
         Suite::Stable => vec![owned(&["--suite", "all"])],
         Suite::Tasks => TASKS.iter().map(|name| owned(&["--scenario", name])).collect(),
     }

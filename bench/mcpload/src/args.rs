@@ -62,6 +62,9 @@ pub struct TargetArgs {
     /// Extra header `Name: value`; may be given again
     #[arg(long)]
     pub header: Vec<String>,
+    /// Take a stream and nothing else in answer to calls of tools
+    #[arg(long)]
+    pub stream: bool,
     /// Process to meter (for stdio: the spawned process)
     #[arg(long)]
     pub pid: Option<i32>,
@@ -154,6 +157,9 @@ pub struct TakeoverArgs {
     /// The process that is told to end once the sessions are open
     #[arg(long)]
     pub stop: i32,
+    /// It is killed and not told
+    #[arg(long)]
+    pub kill: bool,
     #[arg(long, default_value_t = 100)]
     pub sessions: usize,
     #[command(flatten)]
@@ -175,6 +181,7 @@ impl TargetArgs {
             args: self.args.as_deref().map(serde_json::from_str).transpose().context("--args is not JSON")?,
             era: self.era,
             headers: self.header.clone(),
+            stream: self.stream,
             setup: vec![],
         })
     }

@@ -25,6 +25,9 @@ pub struct Target {
     pub era: Era,
     #[serde(default)]
     pub headers: Vec<String>,
+    /// Calls of tools are answered by a stream, however soon they end
+    #[serde(default)]
+    pub stream: bool,
     /// Requests sent on each session before the load, e.g. to attach a backend
     #[serde(default)]
     pub setup: Vec<SetupCall>,
@@ -65,7 +68,9 @@ impl Target {
     }
 
     pub fn http(&self, version: &str, deadline: Duration) -> Result<Option<HttpTarget>> {
-        self.url.as_deref().map(|u| HttpTarget::parse(u, self.era, version, &self.headers, deadline)).transpose()
+        let Some(url) = self.url.as_deref() else { return Ok(None) };
+        let target = HttpTarget::parse(url, self.era, version, &self.headers, deadline)?;
+        Ok(Some(HttpTarget { stream: self.stream, ..target }))
     }
 
     pub async fn sessions(&self, n: usize, version: &str, deadline: Duration) -> Result<Vec<Session>> {

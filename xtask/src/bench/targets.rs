@@ -104,6 +104,7 @@ pub struct Bench {
     allocs: PathBuf,
     ledger: PathBuf,
     valkey: PathBuf,
+    login: PathBuf,
     landbridge: Option<PathBuf>,
     /// Config files and logs.
     folder: PathBuf,
@@ -138,6 +139,7 @@ impl Bench {
             allocs: build("allocs", "allocs")?,
             ledger: build("lb-peers", "ledger")?,
             valkey: build("lb-peers", "valkey_server")?,
+            login: build("lb-peers", "login")?,
             landbridge: (!floors).then(|| build("landbridge", "landbridge")).transpose()?,
             folder,
             configs: Cell::new(0),
@@ -314,6 +316,18 @@ impl Bench {
         self.server(&mut command, LANDBRIDGE)
     }
 
+    /// A gateway in front of these servers, at this address, where people log in at this provider.
+    pub fn guarded_gateway(&self, servers: &Value, address: &str, issuer: &str) -> Result<Server> {
+        let landbridge = self.landbridge.as_ref().context("landbridge was not built")?;
+        let mut command = Command::new(landbridge);
+        command.args(["serve", "--surface", "server", "--data", "none", "--listen", address, "--config"]);
+        command.arg(self.config_of(servers)?).args(["--public-url", &format!("http://{address}")]);
+        command.args(["--auth", "oidc", "--oidc-issuer", issuer, "--oidc-client-id", "gateway", "--allow-any-user"]);
+        command.env("LANDBRIDGE_OIDC_CLIENT_SECRET", "gateway-secret-for-tests-only").env("LANDBRIDGE_KEY", KEY);
+        self.own_home(&mut command);
+        self.server(&mut command, "guarded")
+    }
+
     /// A store of its own.
     pub fn valkey(&self) -> Result<Server> {
         self.server(&mut Command::new(&self.valkey), "valkey")
@@ -369,7 +383,13 @@ impl Bench {
         &self.ledger
     }
 
-    fn server(&self, command: &mut Command, name: &str) -> Result<Server> {
+    /// The provider of a login, and somebody who logs in.
+    pub fn login(&self) -> &Path {
+        &self.login
+    }
+
+    /// Starts a program that says where it listens.
+    pub fn server(&self, command: &mut Command, name: &str) -> Result<Server> {
         Server::start(command, &self.log(name))
     }
 
@@ -400,6 +420,20 @@ impl Running {
         self.add(name, "legacy", path, server);
         if let Some(target) = self.targets.last_mut() {
             target["opened_at"] = opened_at.into();
+        }
+    }
+
+    /// Has the clients of all targets take nothing but streams.
+    pub fn take_streams(&mut self) {
+        for target in &mut self.targets {
+            target["stream"] = true.into();
+        }
+    }
+
+    /// What every request to the target that was added last has, as in `Name: value`.
+    pub fn with_header(&mut self, header: &str) {
+        if let Some(target) = self.targets.last_mut() {
+            target["headers"] = json!([header]);
         }
     }
 

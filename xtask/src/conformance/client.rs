@@ -1,7 +1,7 @@
 //! The suite as the server: a client program is driven against it, directly and with landbridge in between.
 //!
 //! What the driver passes directly, it must pass through us. What it cannot do by itself says nothing about us.
-//! Scenarios about authorization are left out: they are between the client and an authorization server.
+//! Scenarios about authorization are left out: there landbridge itself is the client, see `client_auth`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ impl Driver {
     }
 }
 
-fn words(paths: &[&Path]) -> Result<String> {
+pub(super) fn words(paths: &[&Path]) -> Result<String> {
     let words: Vec<_> = paths.iter().map(|word| word.to_string_lossy()).collect();
     if words.iter().any(|word| word.contains(char::is_whitespace)) {
         bail!("the suite splits its command at spaces, and one of these paths holds one: {}", words.join(", "));
@@ -73,7 +73,7 @@ pub fn run(programs: &Programs, suite: Suite, out: &Path) -> Result<Run> {
     fs::write(&command_file, &driver)?;
     let myself = own_path()?;
     let ours = words(&[&myself, Path::new("through"), landbridge, &out.join("gateways"), &command_file])?;
-    let names = scenarios(suite)?;
+    let names = scenarios(suite, About::Everything)?;
     let direct = drive(suite, &names, &driver, &out.join("direct"))?;
     let through = drive(suite, &names, &ours, &out.join("through"))?;
     Ok(Run { scenarios: comparable(through, &direct), direct: Some(direct) })
@@ -86,11 +86,20 @@ fn comparable(through: Scenarios, direct: &Scenarios) -> Scenarios {
     through.into_iter().filter(|(name, _)| passed_directly(name) && !excepted(name)).collect()
 }
 
+/// Which of the suite's client scenarios.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum About {
+    /// Those about authorization.
+    Authorization,
+    /// All others.
+    Everything,
+}
+
 /// The names of the suite's client scenarios of this revision.
-fn scenarios(suite: Suite) -> Result<Vec<String>> {
+pub(super) fn scenarios(suite: Suite, about: About) -> Result<Vec<String>> {
     let mut node = Command::new(peers::NODE.program()?);
     let list = sh::stdout_of(node.arg(CONFORMANCE.program()?).args(["list", "--client"]))?;
-    let names = named(&list, &name_of(&suite));
+    let names = named(&list, &name_of(&suite), about);
     if names.is_empty() {
         bail!("the suite lists no client scenarios of {}:\n{list}", name_of(&suite));
     }
@@ -98,10 +107,10 @@ fn scenarios(suite: Suite) -> Result<Vec<String>> {
 }
 
 /// Reads lines like `  - tools_call [2025-06-18,2025-11-25]`.
-fn named(list: &str, revision: &str) -> Vec<String> {
+fn named(list: &str, revision: &str, about: About) -> Vec<String> {
     let entries = list.lines().filter_map(|line| line.trim().strip_prefix("- ")?.strip_suffix(']')?.split_once(" ["));
-    let wanted = entries
-        .filter(|(name, revisions)| !name.starts_with("auth/") && revisions.split(',').any(|one| one == revision));
+    let is_meant = |name: &str| name.starts_with("auth/") == (about == About::Authorization);
+    let wanted = entries.filter(|(name, revisions)| is_meant(name) && revisions.split(',').any(|one| one == revision));
     wanted.map(|(name, _)| name.to_owned()).collect()
 }
 
@@ -113,7 +122,7 @@ fn own_path() -> Result<PathBuf> {
     named.map_or_else(|| Ok(std::env::current_exe()?), Ok)
 }
 
-fn drive(suite: Suite, names: &[String], command: &str, out: &Path) -> Result<Scenarios> {
+pub(super) fn drive(suite: Suite, names: &[String], command: &str, out: &Path) -> Result<Scenarios> {
     let results = out.join("results");
     fs::create_dir_all(&results)?;
     let mut ended_well = Vec::new();
@@ -122,7 +131,7 @@ fn drive(suite: Suite, names: &[String], command: &str, out: &Path) -> Result<Sc
         node.arg(CONFORMANCE.program()?).args(["client", "--scenario", name, "--spec-version", &name_of(&suite)]);
         node.args(["--command", command]).arg("-o").arg(&results).env(peers::ENV, peers::folder()?);
         let output = sh::capture(&mut node, SUITE_DURATION_MAX)?;
-        fs::write(out.join(format!("{name}.log")), &output.text)?;
+        fs::write(out.join(format!("{}.log", name.replace('/', "-"))), &output.text)?;
         let status = output.status.with_context(|| format!("{name} did not end within {SUITE_DURATION_MAX:?}"))?;
         ended_well.push(status.success());
     }
@@ -164,8 +173,9 @@ mod tests {
             ("2026-07-28", vec!["tools_call", "request-metadata"]),
             ("2025-11-2", vec![]),
         ] {
-            assert_eq!(named(list, revision), want, "revision {revision}");
+            assert_eq!(named(list, revision, About::Everything), want, "revision {revision}");
         }
+        assert_eq!(named(list, "2026-07-28", About::Authorization), ["auth/basic"]);
     }
 
     #[test]

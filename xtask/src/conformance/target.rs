@@ -15,6 +15,10 @@ fn target(way: Way, suite: Suite, driver: &Driver) -> (usize, &'static [&'static
     match (suite, way) {
         // Another driver is measured by what it passes directly, whatever that is; something, at least.
         (_, Way::Client) if matches!(driver, Driver::Given(_)) => (1, &[]),
+        (_, Way::Authorization) => (2, &[]),
+        (Suite::Modern, Way::ClientAuth) => (25, &[]),
+        (Suite::Legacy, Way::ClientAuth) => (14, &[]),
+        (Suite::Oldest, _) => (2, &[]),
         (Suite::Legacy, Way::Client) => (5, &[]),
         (Suite::Modern, Way::Client) => (8, &[]),
         (Suite::Legacy, Way::HttpStdio) => (32, &[NOT_ON_STDIO]),
@@ -73,6 +77,8 @@ mod tests {
         check(Way::Direct, Suite::Tasks, 9, &[ALWAYS_VOID], &[], true);
         check(Way::Direct, Suite::Modern, 40, &[], &["caching"], false);
         check(Way::HttpStdio, Suite::Stable, 31, &[NOT_ON_STDIO], &[], true);
+        check(Way::Authorization, Suite::Modern, 2, &[], &[], true);
+        check(Way::Authorization, Suite::Legacy, 1, &["authorization-code-grant"], &[], false);
         check(Way::Client, Suite::Legacy, 5, &[], &[], true);
         check(Way::Client, Suite::Legacy, 5, &[], &["sse-retry"], false);
     }

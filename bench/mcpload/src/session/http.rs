@@ -17,6 +17,8 @@ pub struct HttpTarget {
     pub version: String,
     pub headers: Vec<(String, String)>,
     pub deadline: Duration,
+    /// Calls of tools take a stream and nothing else: a reply of another kind is an error.
+    pub stream: bool,
 }
 
 impl HttpTarget {
@@ -37,6 +39,7 @@ impl HttpTarget {
             version: version.into(),
             headers,
             deadline,
+            stream: false,
         })
     }
 }
@@ -155,7 +158,13 @@ impl HttpSession {
         Ok(())
     }
 
+    /// Whether the reply to a call has to be a stream.
+    fn streams(&self, call: Option<&Call>) -> bool {
+        self.t.stream && call.is_some_and(|call| call.method == "tools/call")
+    }
+
     async fn send(&mut self, m: Method, call: Option<&Call>, body: Bytes) -> Result<Response<Incoming>> {
+        let accept = if self.streams(call) { "text/event-stream" } else { "application/json, text/event-stream" };
         for attempt in 0..2 {
             let fresh = match &mut self.conn {
                 Some(c) => c.ready().await.is_err(),
@@ -169,7 +178,7 @@ impl HttpSession {
                 .method(m.clone())
                 .uri(&self.t.path)
                 .header(header::HOST, &self.t.authority)
-                .header(header::ACCEPT, "application/json, text/event-stream");
+                .header(header::ACCEPT, accept);
             if m == Method::POST {
                 r = r.header(header::CONTENT_TYPE, "application/json");
             }
@@ -258,6 +267,9 @@ impl HttpSession {
             let b = body.collect().await?.to_bytes();
             if !status.is_success() {
                 bail!("HTTP {status}: {}", clip(&String::from_utf8_lossy(&b)));
+            }
+            if self.streams(Some(call)) {
+                bail!("a stream was asked for, and the reply is none");
             }
             return match classify(&b)? {
                 Msg::Reply { id: Some(i), result } if i == id => result,
