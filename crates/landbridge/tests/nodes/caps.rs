@@ -42,7 +42,7 @@ async fn the_nodes_together_have_no_more_sessions_than_there_may_be() {
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
     }
-    // Sessions that are there go on, and those of a node that has died count no more.
+    // Sessions that are there go on, also when their node has died.
     assert_eq!(client.timers(one.address).await.0, 200, "by the other node");
     kill(one).await;
     assert_eq!(client.timers(two.address).await.0, 200);
