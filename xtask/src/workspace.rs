@@ -9,6 +9,9 @@ use serde::Deserialize;
 
 use crate::sh;
 
+/// The package of the program that users run.
+const PRODUCT: &str = "landbridge";
+
 /// The root of the repository this program was run for.
 pub fn root() -> PathBuf {
     let here = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
@@ -82,6 +85,9 @@ pub fn metadata() -> Result<Metadata> {
 }
 
 /// Builds one binary and returns where cargo put it.
+///
+/// The product is built as users build it when it is measured. Everything else is built with the features that the whole
+/// workspace asks for, so that what the tests were built with is not built again.
 pub fn build_bin(package: &str, bin: &str, profile: &str) -> Result<PathBuf> {
     #[derive(Deserialize)]
     struct Message {
@@ -94,7 +100,11 @@ pub fn build_bin(package: &str, bin: &str, profile: &str) -> Result<PathBuf> {
     }
     let mut build = cargo();
     build.args(["build", "--quiet", "--message-format=json-render-diagnostics"]);
-    build.args(["--package", package, "--bin", bin, "--profile", profile]).stderr(Stdio::inherit());
+    match (package, profile) {
+        (PRODUCT, "release") => build.args(["--package", package]),
+        _ => build.arg("--workspace"),
+    };
+    build.args(["--bin", bin, "--profile", profile]).stderr(Stdio::inherit());
     let output = build.output().context("cannot start cargo")?;
     if !output.status.success() {
         bail!("{bin} of {package} does not build");

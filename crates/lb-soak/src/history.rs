@@ -100,6 +100,8 @@ pub enum Record {
     },
     /// From here on nothing may be lost that was told or acknowledged, but with the store.
     Strict,
+    /// Nobody is told the first id of a stream before the stream is kept.
+    StreamsFirst,
     /// A client was told that its session is unknown.
     Lost {
         /// When.

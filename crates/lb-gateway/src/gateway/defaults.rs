@@ -25,8 +25,13 @@ use crate::live::{Live, hash};
 use crate::seat::{LegacySeat, Way};
 use crate::surface::Need;
 
-/// The epoch at which a session begins.
-const FIRST: u64 = 1;
+/// How sure it is that a session begins which is not in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begins {
+    Certainly,
+    /// The store may have forgotten it: then this one gives way.
+    Assumed,
+}
 
 impl Gateway {
     /// The session of a modern client that names one; `None` when it is unknown, another's, or over.
@@ -40,7 +45,7 @@ impl Gateway {
     /// The session of modern clients of a principal that name none. Remembers nothing until it has to.
     pub fn default_session(&self, who: &Arc<Caller>) -> Arc<Live> {
         let id = id_of(&who.principal, who.client.as_deref());
-        let known = self.0.default_seat(&id).or_else(|| self.0.begin_default(&id, &who.visitor(), FIRST));
+        let known = self.0.default_seat(&id).or_else(|| self.0.begin_default(&id, &who.visitor(), Begins::Certainly));
         match known.as_ref().and_then(|seat| Some((seat, seat.live()?))) {
             Some((seat, live)) => {
                 self.0.use_seat(seat, who.family.as_ref());
@@ -98,18 +103,24 @@ impl Shared {
             if self.is_default_here(keeper, &id) {
                 return Place::Here;
             }
-            let (shared, keeper) = (self.clone(), keeper.clone());
+            let (shared, searching) = (self.clone(), keeper.clone());
             let (named, who) = (id.clone(), call.who.clone());
-            let search = async move { Some(shared.find_default(&keeper, &named, &who, need).await) };
+            let search = async move { Some(shared.find_default(&searching, &named, &who, need).await) };
             let Some(flight) = self.fly(id.as_str(), search) else { break };
             match flight.await {
                 // It was found for somebody who needs less.
-                Some(Place::Here) if need == Need::Memory => {}
+                Some(Place::Here) if need == Need::Memory && !self.may_remember(keeper, &id) => {}
                 Some(place) => return place,
                 None => {}
             }
         }
         if self.is_default_here(keeper, &id) { Place::Here } else { Place::Away(AGAIN) }
+    }
+
+    /// Whether what is here of a session may be written: nobody else can have begun it.
+    fn may_remember(&self, keeper: &Keeper, id: &SessionId) -> bool {
+        let kept = self.default_seat(id).map(|seat| seat.kept.clone());
+        kept.is_some_and(|kept| kept.is_none_or(|kept| kept.is_owned() || !keeper.is_shared()))
     }
 
     fn need(&self, call: &Unseated<'_>) -> Need {
@@ -151,16 +162,20 @@ impl Shared {
         }
         let keys = Keys::of(id.as_str())?;
         let Some(value) = keeper.store().get(&keys.owner).await? else {
-            // A store that may have lost everything: whoever has one tells it again, and ours gives way to that.
-            let epoch = if keeper.nodes().may_be_dead().await.is_ok() { FIRST } else { FIRST - 1 };
-            return Ok(self.offer_default(keeper, id, who, (need, epoch)).await);
+            let begins = match keeper.nodes().may_be_dead().await {
+                Ok(()) => Begins::Certainly,
+                // A store that has just lost everything is told again by whoever has one; of a store that is new nobody
+                // knows whether it has.
+                Err(_) => keeper.nodes().may_be_nobodys().map(|()| Begins::Assumed)?,
+            };
+            return Ok(self.offer_default(keeper, id, who, (need, begins)).await);
         };
         let Some(owner) = Owner::read(&value) else {
             tracing::error!(session = hash(id.as_str()), key = %keys.owner, "store_record_unreadable");
             return Ok(Woken::Place(Place::Away(AGAIN)));
         };
         let may_miss = match &owner.holder {
-            Holder::Gone => return Ok(self.offer_default(keeper, id, who, (need, FIRST)).await),
+            Holder::Gone => return Ok(self.offer_default(keeper, id, who, (need, Begins::Certainly)).await),
             Holder::Node(node) if node == keeper.me() => match keeper.take_claimed(id.as_str(), &owner) {
                 Some(may_miss) => {
                     self.retire_default(id);
@@ -179,7 +194,10 @@ impl Shared {
                 Some(url) => return Ok(Woken::Place(Place::Node(url))),
                 None => true,
             },
-            Holder::Nobody => false,
+            Holder::Nobody => {
+                keeper.nodes().may_be_nobodys()?;
+                false
+            }
         };
         self.take_over_default(keeper, id, keys, (value, owner, may_miss)).await
     }
@@ -210,9 +228,9 @@ impl Shared {
         keeper: &Arc<Keeper>,
         id: &SessionId,
         who: &Visitor,
-        (need, epoch): (Need, u64),
+        (need, begins): (Need, Begins),
     ) -> Woken {
-        let seat = self.default_seat(id).or_else(|| self.begin_default(id, who, epoch));
+        let seat = self.default_seat(id).or_else(|| self.begin_default(id, who, begins));
         let Some(kept) = seat.as_ref().and_then(|seat| seat.kept.clone()) else { return Woken::Place(Place::Here) };
         if need != Need::Memory || !keeper.is_shared() {
             return Woken::Place(Place::Here);
@@ -238,8 +256,8 @@ impl Shared {
     }
 
     /// A session that remembers nothing; or the one that somebody else has begun meanwhile.
-    fn begin_default(self: &Arc<Self>, id: &SessionId, who: &Visitor, epoch: u64) -> Option<Arc<LegacySeat>> {
-        let seat = self.make_default(id, who, epoch)?;
+    fn begin_default(self: &Arc<Self>, id: &SessionId, who: &Visitor, begins: Begins) -> Option<Arc<LegacySeat>> {
+        let seat = self.make_default(id, who, begins)?;
         {
             let mut sessions = self.sessions.write();
             if let Some(known) = sessions.get(id.as_str()).filter(|known| !known.ended.load(Ordering::Relaxed)) {
@@ -254,7 +272,7 @@ impl Shared {
         Some(seat)
     }
 
-    fn make_default(self: &Arc<Self>, id: &SessionId, who: &Visitor, epoch: u64) -> Option<Arc<LegacySeat>> {
+    fn make_default(self: &Arc<Self>, id: &SessionId, who: &Visitor, begins: Begins) -> Option<Arc<LegacySeat>> {
         let surface = self.setup.tools.clone()?;
         let hello = nobodys_hello(who)?;
         let (handle, caller) = (SessionId::random(), Arc::new(hello.caller.clone()));
@@ -262,7 +280,11 @@ impl Shared {
         let way = Way::Surface(live, surface);
         let kept = self.keeper.as_ref().and_then(|keeper| {
             let head = self.head(&hello, Some(&handle)).kept();
-            let writing = Writing::following(id, head, Owner::of(epoch, keeper.me()), way.source());
+            let owner = match begins {
+                Begins::Certainly => Owner::first(keeper.me()),
+                Begins::Assumed => Owner::assumed(keeper.me()),
+            };
+            let writing = Writing::following(id, head, owner, way.source());
             let told = writing.inspect_err(|error| tracing::error!(%error, "a session cannot be kept"));
             told.ok().map(Arc::new)
         });

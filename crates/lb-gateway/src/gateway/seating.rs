@@ -154,7 +154,7 @@ impl Shared {
     /// What is written of a new session, where sessions are kept.
     fn writing(&self, id: &SessionId, head: Option<&Raw>, source: Source) -> Option<Arc<Writing>> {
         let (keeper, head) = (self.keeper.as_ref()?, head?);
-        let writing = Writing::new(id, head.clone(), Owner::of(1, keeper.me()), source);
+        let writing = Writing::new(id, head.clone(), Owner::first(keeper.me()), source);
         let told = writing.inspect_err(|error| tracing::error!(%error, "a session cannot be kept"));
         told.ok().map(Arc::new)
     }

@@ -49,7 +49,9 @@ impl Writing {
                 state.owner.epoch = owner.epoch + 1;
                 state.claim = Some(found);
             }
-            Some(owner) if state.owner.is_behind(&owner) => return Err(Stop::Lost),
+            Some(owner) if state.owner.is_behind(&owner) && !(self.is_owned() && owner.is_assumed()) => {
+                return Err(Stop::Lost);
+            }
             older => {
                 tracing::warn!(session = self.hash(), "the store has lost a session, which is written anew");
                 let epoch = older.map_or(0, |owner| owner.epoch).max(state.owner.epoch) + 1;
@@ -64,6 +66,8 @@ impl Writing {
     /// Whether it is still ours, as far as can be told: true as well while the store does not answer.
     pub(crate) async fn verify(&self, keeper: &Keeper) -> bool {
         let generation = keeper.generation();
+        // First: who has another one says so before that is certain.
+        let certain = !self.is_assumed() || keeper.nodes().may_be_dead().await.is_ok();
         let mut state = self.state.lock().await;
         match state.end {
             Some(Ended::Lost | Ended::Released) => return false,
@@ -81,6 +85,9 @@ impl Writing {
         };
         match verified {
             Ok(()) => {
+                if certain {
+                    self.set_certain();
+                }
                 self.set_verified(generation);
                 if state.claim.is_some() || state.life != Some(keeper.nodes().store_life()) {
                     // Others cannot find it before that is written.

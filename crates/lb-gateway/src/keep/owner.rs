@@ -4,6 +4,9 @@ use bytes::Bytes;
 
 use crate::nodes::NodeName;
 
+/// The epoch at which a session begins.
+const FIRST: u64 = 1;
+
 /// Who has a session. The epoch only grows: whoever finds a larger one than its own has lost it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
@@ -25,6 +28,22 @@ pub(crate) enum Holder {
 impl Owner {
     pub(crate) fn of(epoch: u64, node: &NodeName) -> Self {
         Self { epoch, holder: Holder::Node(node.clone()) }
+    }
+
+    /// A node that begins a session.
+    pub(crate) fn first(node: &NodeName) -> Self {
+        Self::of(FIRST, node)
+    }
+
+    /// A node that begins a session under a name that others may have used, on a store that may have forgotten that. It
+    /// gives way to all of them.
+    pub(crate) fn assumed(node: &NodeName) -> Self {
+        Self::of(FIRST - 1, node)
+    }
+
+    /// Whether this gives way to one that was forgotten.
+    pub(crate) fn is_assumed(&self) -> bool {
+        self.epoch < FIRST && matches!(self.holder, Holder::Node(_))
     }
 
     /// The same session, held by nobody.

@@ -51,6 +51,9 @@ pub(crate) struct Writing {
     verified: AtomicU64,
     /// Whether it has ever been ours in the store.
     owned: AtomicBool,
+    /// Whether it began on a store that may have forgotten another one of its name: nothing is certain before all who have
+    /// one have said so.
+    assumed: AtomicBool,
     pub(super) state: Mutex<State>,
 }
 
@@ -178,8 +181,11 @@ impl Writing {
 
     /// The same with a name that an earlier one may have had, which is over.
     pub(crate) fn following(id: &SessionId, head: Raw, owner: Owner, source: Source) -> Result<Self, Error> {
+        let assumed = owner.is_assumed();
         let state = State { claim: Some(None), follows: true, ..State::of(head, owner) };
-        Ok(Self::with(id, Keys::of(id.as_str())?, source, state))
+        let writing = Self::with(id, Keys::of(id.as_str())?, source, state);
+        writing.assumed.store(assumed, Ordering::Relaxed);
+        Ok(writing)
     }
 
     /// A session that was taken over, and of which this is in the store.
@@ -198,11 +204,11 @@ impl Writing {
     }
 
     fn with(id: &SessionId, keys: Keys, source: Source, state: State) -> Self {
-        let (over, touch, owned) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
+        let (over, touch, owned, assumed) = Default::default();
         let (touched, used, verified) = Default::default();
         let (id, state, streams) = (id.clone(), Mutex::new(state), OnceLock::new());
         let family = parking_lot::Mutex::default();
-        Self { id, keys, source, streams, family, over, touch, touched, used, verified, owned, state }
+        Self { id, keys, source, streams, family, over, touch, touched, used, verified, owned, assumed, state }
     }
 
     /// It is used by this login from now on.
@@ -237,9 +243,20 @@ impl Writing {
         self.verified.load(Ordering::Acquire)
     }
 
-    /// It is ours under this lease.
+    /// It is ours under this lease. One that is only assumed to be is looked at each time.
     pub(crate) fn set_verified(&self, generation: u64) {
-        self.verified.fetch_max(generation, Ordering::AcqRel);
+        if !self.is_assumed() {
+            self.verified.fetch_max(generation, Ordering::AcqRel);
+        }
+    }
+
+    pub(super) fn is_assumed(&self) -> bool {
+        self.assumed.load(Ordering::Acquire)
+    }
+
+    /// Nobody else has one that the store forgot: they would have said so.
+    pub(super) fn set_certain(&self) {
+        self.assumed.store(false, Ordering::Release);
     }
 
     /// It begins at this second, and is written as such.

@@ -78,11 +78,16 @@ impl Membership {
     pub(super) fn look_at_store(&self) -> u64 {
         let lives = self.store.facts().lives;
         if self.lives.swap(lives, Ordering::AcqRel) != lives {
-            self.trouble.note();
-            self.reborn.note();
-            self.lease.lost();
+            self.forgotten();
         }
         lives
+    }
+
+    /// The store may have lost what it was told last, by us and by others.
+    pub(super) fn forgotten(&self) {
+        self.trouble.note();
+        self.reborn.note();
+        self.lease.lost();
     }
 
     /// Rings once for each generation.

@@ -80,6 +80,8 @@ impl Membership {
     /// Whether the store has kept what it was told for as long as a lease. One that knows nothing begins to count.
     async fn is_settled(&self) -> Result<bool, Error> {
         if self.settle(false).await? {
+            // It knew something when we joined.
+            self.forgotten();
             return Ok(false);
         }
         Ok(self.store.get(&Key::parse(SETTLING)?).await?.is_none())

@@ -38,6 +38,7 @@ struct Times<'a> {
     spans: Vec<Span>,
     opened: HashMap<&'a str, (u64, Option<usize>)>,
     strict: bool,
+    streams_first: bool,
 }
 
 impl<'a> Times<'a> {
@@ -68,7 +69,8 @@ impl<'a> Times<'a> {
             kill.until = kill.until.max(later.unwrap_or(0));
         }
         let strict = records.contains(&Record::Strict);
-        Self { spans, opened, strict }
+        let streams_first = strict || records.contains(&Record::StreamsFirst);
+        Self { spans, opened, strict, streams_first }
     }
 
     /// What has happened to the node that opened a session, in order.
@@ -110,7 +112,7 @@ impl<'a> Times<'a> {
     fn excuses_stream(&self, client: &str, sent: u64, ended: u64, detail: &str) -> bool {
         let killed = |span: &&Span| span.what == Trouble::NodeKilled && sent <= span.from && span.from <= ended;
         let at_last = |span: &Span| span.from - sent <= LAST_MOMENT_MS && self.hits(span, client);
-        !self.strict && detail.starts_with(UNRESUMED) && self.spans.iter().filter(killed).any(at_last)
+        !self.streams_first && detail.starts_with(UNRESUMED) && self.spans.iter().filter(killed).any(at_last)
     }
 
     /// Whether anything happened since a session was opened that can have cost events.

@@ -38,8 +38,7 @@ pub enum Kind {
     /// The same, of a server that asks back.
     ModernAnswers(&'static str),
     /// Without a session of its own making: uses the tools, sets timers and waits for events. There is one of these: all
-    /// modern clients of a principal share one inbox, and what one was told no other is. Not where a store is emptied: for
-    /// seconds afterwards nodes do not agree on whose session it is.
+    /// modern clients of a principal share one inbox, and what one was told no other is.
     ModernWaits,
     /// Without a session: listens to a server, and calls it.
     Listens(&'static str),
@@ -48,7 +47,7 @@ pub enum Kind {
 }
 
 /// All of them, in the order in which clients are made.
-pub const KINDS: [Kind; 12] = [
+pub const KINDS: [Kind; 13] = [
     Kind::Waits,
     Kind::Streams("child"),
     Kind::Modern("child"),
@@ -61,6 +60,7 @@ pub const KINDS: [Kind; 12] = [
     Kind::Calls("child"),
     Kind::Modern("child"),
     Kind::ModernAnswers("child"),
+    Kind::ModernWaits,
 ];
 
 /// Clients in tasks of their own.

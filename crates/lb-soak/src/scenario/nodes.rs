@@ -75,6 +75,8 @@ async fn run(
     let history = nodes.history().clone();
     let mut random = nodes.ground.random.fork();
     history.note(format!("{count} clients, durability {}", terms.durability));
+    // Another node may have to understand it.
+    history.write(&Record::StreamsFirst);
     if terms.durability == "event" {
         history.write(&Record::Strict);
     }
@@ -132,7 +134,7 @@ pub(super) fn judge(nodes: &Nodes, clients: usize) {
 /// So many of the clients whose names begin like this have had a result, each time; and servers have asked them.
 fn judge_kinds(nodes: &Nodes) {
     let history = nodes.history();
-    for client in ["waits", "streams", "answers", "calls", "modern-answers", "listens"] {
+    for client in ["waits", "streams", "answers", "calls", "modern-answers", "modern-waits", "listens"] {
         history.bound(Measure::Calls { client: client.to_owned(), how: How::Result }, 20, i64::MAX);
     }
     history.bound_count(ASKED, 100, i64::MAX);

@@ -247,33 +247,83 @@ async fn what_cannot_be_read_of_it_is_over() {
     assert_eq!(owner(&store, NAME).await, "3 a 2");
 }
 
+async fn forget(store: &Arc<dyn Store>) {
+    for key in store.scan("").try_collect::<Vec<Key>>().await.expect("keys") {
+        store.delete(&key).await.expect("gone");
+    }
+}
+
+/// A store that nobody has used.
+async fn fresh() -> Arc<dyn Store> {
+    lb_store::open(&Settings::parse("memory").expect("a store")).await.expect("a store")
+}
+
 #[tokio::test(start_paused = true)]
-async fn what_is_begun_on_a_store_that_forgot_gives_way_to_what_it_forgot() {
-    let store = lb_store::open(&Settings::parse("memory").expect("a store")).await.expect("a store");
+async fn on_a_store_that_forgot_nothing_begins_before_others_have_said_what_they_have() {
+    let store = memory().await;
     let (a, b) = (A.start(&store).await, B.start(&store).await);
-    let early = a.call("act").await;
-    assert_eq!(owner(&store, NAME).await, "0 a 1", "a store that is new may be one that forgot");
-    assert_eq!(b.place("act").await, elsewhere("a"));
-    early.end();
-    a.stop().await;
-    tokio::time::sleep(LAPSE).await;
-    let a = Node { boot: "2", ..A }.start(&store).await;
     let live = a.call("act").await;
     live.remember();
     tell(&live, 2);
     a.written().await;
-    assert_eq!(owner(&store, NAME).await, "1 a 2");
-
-    for key in store.scan("").try_collect::<Vec<Key>>().await.expect("keys") {
-        store.delete(&key).await.expect("gone");
+    forget(&store).await;
+    for tool in ["look", "act"] {
+        assert!(matches!(b.place(tool).await, Place::Away(_)), "{tool}: somebody may have one");
     }
+    // As soon as its node sees that.
+    tokio::time::sleep(LAPSE / 3).await;
+    assert_eq!((b.place("look").await, b.place("act").await), (elsewhere("a"), elsewhere("a")));
+    assert_eq!((owner(&store, NAME).await.as_str(), waiting(&a.call("look").await)), ("2 a 1", 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_begun_without_knowing_of_it_gives_way_to_what_a_store_forgot() {
+    let store = fresh().await;
+    let a = A.start(&store).await;
+    let live = a.call("act").await;
+    assert_eq!(owner(&store, NAME).await, "0 a 1", "a store that is new may be one that forgot");
+    live.remember();
+    tell(&live, 2);
+    a.written().await;
+    let handle = live.handle().to_owned();
+    forget(&store).await;
+    // It knows the store only as it is now.
+    let b = B.start(&store).await;
     let stray = b.call("act").await;
+    stray.remember();
+    tell(&stray, 1);
+    b.written().await;
     assert_eq!(owner(&store, NAME).await, "0 b 1");
     tell(&live, 1);
     a.written().await;
-    tell(&stray, 1);
-    stray.remember();
-    b.written().await;
-    assert_eq!((owner(&store, NAME).await.as_str(), stray.is_ended(), live.is_ended()), ("2 a 2", true, false));
-    assert_eq!(waiting(&a.call("look").await), 3);
+    assert_eq!(owner(&store, NAME).await, "1 a 1", "who was there before goes on");
+    // Nothing is written there meanwhile, and it does not go on with its own until it finds the other one.
+    assert!(matches!(b.place("act").await, Place::Away(_)));
+    tokio::time::sleep(LAPSE / 3).await;
+    assert_eq!((b.place("look").await, b.place("act").await), (elsewhere("a"), elsewhere("a")));
+    assert!(stray.is_ended() && !live.is_ended());
+    assert_eq!((a.named(&handle).is_some(), waiting(&a.call("look").await)), (true, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_assumed_to_be_new_is_certain_when_the_store_has_settled() {
+    let inner = fresh().await;
+    let shaky = Shaky::new(&inner);
+    let store: Arc<dyn Store> = shaky.clone();
+    let a = A.start(&store).await;
+    a.call("act").await.remember();
+    a.written().await;
+    let asked = |times: usize| {
+        let (a, shaky) = (&a, &shaky);
+        async move {
+            let before = shaky.of_sessions.load(Ordering::SeqCst);
+            for _ in 0..times {
+                assert_eq!(a.place("act").await, Place::Here);
+            }
+            shaky.of_sessions.load(Ordering::SeqCst) - before
+        }
+    };
+    assert_eq!(asked(3).await, 3, "each time, as long as another one may turn up");
+    tokio::time::sleep(LAPSE).await;
+    assert_eq!((asked(1).await, asked(9).await), (1, 0), "once more, and never again");
 }

@@ -125,7 +125,9 @@ fn a_stream_is_forgotten_only_where_it_began_in_the_last_moment_and_something_ma
     };
     let resumed = "resuming after 7: 400";
     holds(&[vec![opened("a", 1)], kill.clone(), call(800, resumed)]);
-    violates(&[vec![Record::Strict, opened("a", 1)], kill.clone(), call(800, resumed)], "nothing excuses it");
+    for first in [Record::Strict, Record::StreamsFirst] {
+        violates(&[vec![first, opened("a", 1)], kill.clone(), call(800, resumed)], "nothing excuses it");
+    }
     let later = vec![
         Record::Trouble { at_ms: 3_000, what: KILL, node: Some(1), over: false },
         Record::Trouble { at_ms: 4_000, what: KILL, node: Some(1), over: true },
