@@ -1,6 +1,7 @@
 //! `landbridge serve`, and the demo that runs without a command: the gateway over HTTP.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lb_auth::behind::Behind;
 use lb_config::settings::{self, Environment, Listen, ProxyHeader, Settings};
@@ -289,9 +290,8 @@ pub fn front(settings: &Settings) -> lb_front::Settings {
 
 /// How they come in.
 pub fn http(settings: &Settings) -> lb_http::Settings {
-    let rate = settings
-        .rate_limit_max
-        .map(|max| Rate { max: u32::try_from(max).unwrap_or(u32::MAX), window: settings.rate_limit_window });
+    let rate = |max: u64, window| Rate { max: u32::try_from(max).unwrap_or(u32::MAX), window };
+    let second = Duration::from_secs(1);
     let network = |(address, length): &(std::net::IpAddr, u8)| Network::around(*address, *length);
     let mut http = lb_http::Settings {
         mcp_path: settings.mcp_path.clone(),
@@ -309,7 +309,8 @@ pub fn http(settings: &Settings) -> lb_http::Settings {
             ProxyHeader::XForwardedFor => lb_http::ProxyHeader::XForwardedFor,
             ProxyHeader::Forwarded => lb_http::ProxyHeader::Forwarded,
         },
-        rate,
+        rate: settings.rate_limit_max.map(|max| rate(max, settings.rate_limit_window)),
+        principal_rate: settings.rate_limit_principal.map(|max| rate(max, second)),
         body_bytes_max: settings.body_bytes_max,
         body_read_max: settings.body_timeout,
         head_read_max: settings.header_timeout,

@@ -40,7 +40,12 @@ async fn servers_come_back(keep: Keep) {
         }
         desk.told.clear();
         let rows = other.ok("list_servers", json!({})).await.json();
-        assert!(row(&rows, "new").is_some(), "{how:?}: it is there for the others too: {rows}");
+        let status = row(&rows, "new").map(|row| &row["status"]);
+        assert_eq!(
+            status,
+            Some(&json!("not_connected")),
+            "{how:?}: there for the others too, who did not use it: {rows}"
+        );
     }
 
     other.ok("execute_tool", json!({ "server": "new", "tool": "echo" })).await;

@@ -219,8 +219,20 @@ async fn a_call_that_was_open_when_the_process_was_stopped_ends_with_an_error_on
 
 /// A call with this many reports, of which the newest counts for a reader that is slow: the ids of all its events.
 async fn storm(client: &Client, count: u64) -> Vec<String> {
+    called(client, with_token("progress_burst", json!({ "count": count }))).await
+}
+
+/// The same, and each report has more than ten thousand bytes.
+async fn heavy_storm(client: &Client, count: u64) -> Vec<String> {
+    let mut params = with_token("progress_burst", json!({ "count": count }));
+    params["_meta"]["progressToken"] = json!("t".repeat(10_000));
+    called(client, params).await
+}
+
+/// The ids of all events of a call.
+async fn called(client: &Client, params: Value) -> Vec<String> {
     let mut client = client.again().await;
-    client.send("tools/call", with_token("progress_burst", json!({ "count": count }))).await;
+    client.send("tools/call", params).await;
     assert!(client.head().await.is_sse());
     let mut ids = Vec::new();
     while let Some((id, _)) = client.message().await {
@@ -270,4 +282,53 @@ async fn as_much_is_kept_of_streams_after_restarts_as_before_on_disk() {
 #[tokio::test]
 async fn as_much_is_kept_of_streams_after_restarts_as_before_on_valkey() {
     limits_stay(Keep::Valkey).await;
+}
+
+async fn bytes_stay(keep: Keep) {
+    let (mut world, mut client) = start(keep).await;
+    let mut first = Vec::new();
+    for _ in 0..20 {
+        if first.len() <= 500 {
+            first = heavy_storm(&client, 2_000).await;
+        }
+    }
+    // Five megabytes behind one of them, and three behind the other.
+    let (early, late) = (&first[0], &first[first.len() - 300]);
+    for round in ["before", "after"] {
+        assert_eq!(refused(&client, early).await, (400, -32000), "{round}: a stream keeps four mebibytes");
+        let rest = client.resume(late).await.len();
+        assert!((299..=300).contains(&rest), "{round}: the newest three megabytes are there: {rest}");
+        if round == "before" {
+            world.restart(End::Stop).await;
+        }
+        back(&mut client).await;
+    }
+    let mut kept = Vec::new();
+    for _ in 0..40 {
+        if kept.len() < 5 {
+            kept.push(heavy_storm(&client, 2_000).await);
+            kept.retain(|ids| 450 < ids.len());
+        }
+    }
+    assert_eq!(kept.len(), 5, "enough bytes were told");
+    let last = kept.last().map(|ids| ids[ids.len() - 300].clone()).expect("some");
+    for round in ["before", "after"] {
+        assert_eq!(refused(&client, late).await, (400, -32000), "{round}: a session keeps sixteen mebibytes");
+        let rest = client.again().await.resume(&last).await.len();
+        assert!((299..=300).contains(&rest), "{round}: the newest is there: {rest}");
+        if round == "before" {
+            world.restart(End::Stop).await;
+        }
+        back(&mut client).await;
+    }
+}
+
+#[tokio::test]
+async fn as_many_bytes_are_kept_of_streams_after_restarts_as_before_on_disk() {
+    bytes_stay(Keep::Disk).await;
+}
+
+#[tokio::test]
+async fn as_many_bytes_are_kept_of_streams_after_restarts_as_before_on_valkey() {
+    bytes_stay(Keep::Valkey).await;
 }

@@ -199,7 +199,8 @@ async fn times_to_live_stay(keep: Keep) {
     let start = Instant::now();
     let next = desk.promoted("one", "hold", json!({}), Some(1_000)).await;
     while desk.task(&next).await["status"] == "working" {
-        assert!(start.elapsed() < Duration::from_secs(3), "it expires");
+        // Ten times what is promised.
+        assert!(start.elapsed() < Duration::from_secs(2), "it expires within a tenth of a second");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert!(Duration::from_secs(1) <= start.elapsed(), "{:?}", start.elapsed());

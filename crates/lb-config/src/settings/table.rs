@@ -187,6 +187,7 @@ const TABLE: &[Setting] = &[
     Setting::new("max_body", Serve, Count(1_024, 256 << 20), "4194304", "The largest body of a request, in bytes").named("BYTES").reloading(),
     Setting::new("rate_limit_max", Serve, Count(0, ANY_COUNT), "100; 0 on loopback", "Requests of one address within --rate-limit-window, 0 for any number").named("COUNT").alias(&["RATE_LIMIT_MAX"]).reloading(),
     Setting::new("rate_limit_window", Serve, Time(1), "60s", "The time that --rate-limit-max counts in").named("TIME").alias(&["RATE_LIMIT_WINDOW_MS"]).reloading(),
+    Setting::new("rate_limit_principal", Serve, Count(0, ANY_COUNT), "100", "Requests within a second of somebody who has logged in, 0 for any number").named("COUNT").reloading(),
 
     Setting::new("session_ttl", Serve, Time(1), "30m", "A session that nobody uses for this long is ended").named("TIME").alias(&["SESSION_TTL_MS", "MCP_CONFIG_STORAGE_SESSION_TTL"]),
     Setting::new("cleanup_interval", Serve, Time(10), "60s", "How often unused sessions are looked for").named("TIME").alias(&["CLEANUP_INTERVAL_MS"]),

@@ -135,6 +135,8 @@ pub struct Settings {
     rate_by_reach: bool,
     /// That window.
     pub rate_limit_window: Duration,
+    /// Requests within a second of one principal that has logged in; `None` for any number.
+    pub rate_limit_principal: Option<u64>,
     /// When an unused session ends.
     pub session_ttl: Duration,
     /// How often those are looked for.
@@ -234,6 +236,7 @@ impl Settings {
             rate_limit_max: Some(gathered.count("rate_limit_max", 0)).filter(|max| *max != 0),
             rate_by_reach: gathered.value("rate_limit_max").is_none(),
             rate_limit_window: gathered.time("rate_limit_window", 60),
+            rate_limit_principal: Some(gathered.count("rate_limit_principal", 100)).filter(|max| *max != 0),
             session_ttl: gathered.time("session_ttl", 30 * 60),
             cleanup_every: gathered.time("cleanup_interval", 60),
             event_age_max: gathered.time("event_max_age", 24 * 60 * 60),
