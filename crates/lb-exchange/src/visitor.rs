@@ -95,6 +95,14 @@ fn union(mut scopes: String, more: &str) -> String {
     scopes
 }
 
+/// Bytes of one word in what is written down of a request.
+const WORD_BYTES_MAX: usize = 256;
+
+/// The beginning of a word that is too long.
+fn brief(word: &str) -> &str {
+    &word[..word.floor_char_boundary(WORD_BYTES_MAX)]
+}
+
 /// Writes down what came of a request: who, by which client, what and where, and never what it was about.
 ///
 /// What only reads is written down when it is refused.
@@ -104,6 +112,8 @@ pub fn audit(principal: &Principal, client: Option<&str>, method: &str, aim: Aim
         Aim::Server { server, tool } => (Some(server), tool),
     };
     let who = principal.as_str();
+    // Whoever calls chooses these, and may choose long ones.
+    let (method, client, server, tool) = (brief(method), client.map(brief), server.map(brief), tool.map(brief));
     match verdict {
         Verdict::Allow if method == "tools/call" => {
             tracing::info!(target: "audit", event = "call", who, client, method, server, tool, outcome = "allowed");
@@ -133,6 +143,13 @@ pub trait Families: Send + Sync {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_are_cut_where_a_letter_ends() {
+        assert_eq!(brief("tools/call"), "tools/call");
+        assert_eq!(brief(&"ä".repeat(999)).len(), WORD_BYTES_MAX);
+        assert_eq!(brief(&format!("a{}", "ä".repeat(999))).len(), WORD_BYTES_MAX - 1);
+    }
 
     #[test]
     fn what_several_requests_need_together_is_asked_for_at_once() {

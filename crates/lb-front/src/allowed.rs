@@ -67,8 +67,10 @@ impl Front {
         let server = self.shared.middle.server_of(mount, who);
         let mut all = Verdict::Allow;
         for message in messages {
-            let name = message.member("name").filter(|_| message.method() == "tools/call");
-            let tool = name.as_ref().and_then(Raw::to_text);
+            let calls = message.method() == "tools/call";
+            let name = message.member("name").filter(|_| calls);
+            // A name that is no text is one that no rule names.
+            let tool = name.as_ref().and_then(Raw::to_text).or(calls.then_some("".into()));
             let method = if message.method().is_empty() { ANSWERING } else { message.method() };
             let verdict = decide(who, method, server.as_ref().map(|server| server.as_str()), tool.as_deref());
             all = all.and(verdict);

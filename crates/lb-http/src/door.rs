@@ -128,6 +128,7 @@ impl Visit<'_> {
             }
             Err(refusal) => return (self.turn_back(auth, &refusal, request), Pages::Allowed),
         };
+        work.set_principal(grant.who.principal.clone());
         let caller = Caller { grant };
         let visit = Visit { caller: Some(&caller), ..*self };
         let route = match visit.operator_page(request) {

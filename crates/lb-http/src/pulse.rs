@@ -1,11 +1,13 @@
 //! Signs of life of one connection, noted where bytes pass, and the deadlines that follow from them.
 
+use std::collections::HashMap;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
+use lb_exchange::Principal;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
@@ -24,26 +26,57 @@ pub(crate) struct Pulse {
     in_flight: Arc<InFlight>,
 }
 
+/// What one of those who logged in may take of the calls that are answered at one time: this part of them, so that
+/// nobody fills the gateway for the others.
+const SHARE: usize = 4;
+
 /// How many calls are being answered, on all connections.
 #[derive(Debug, Default)]
-pub(crate) struct InFlight(AtomicUsize);
+pub(crate) struct InFlight {
+    all: AtomicUsize,
+    /// Those of each who logged in.
+    by_principal: Mutex<HashMap<Box<str>, usize>>,
+}
 
 impl InFlight {
     pub(crate) fn len(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+        self.all.load(Ordering::Relaxed)
     }
 
     /// Counts one more, unless there are enough.
-    fn enter(&self, max: usize) -> bool {
-        let enough = max <= self.0.fetch_add(1, Ordering::Relaxed);
-        if enough {
-            self.leave();
+    fn enter(&self, max: usize, whose: Option<&str>) -> bool {
+        let enough = max <= self.all.fetch_add(1, Ordering::Relaxed);
+        let refused = enough || whose.is_some_and(|whose| !self.enter_share(max.div_ceil(SHARE), whose));
+        if refused {
+            self.all.fetch_sub(1, Ordering::Relaxed);
         }
-        !enough
+        !refused
     }
 
-    fn leave(&self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+    fn enter_share(&self, max: usize, whose: &str) -> bool {
+        let mut shares = self.shares();
+        match shares.get_mut(whose) {
+            Some(count) if max <= *count => return false,
+            Some(count) => *count += 1,
+            None => drop(shares.insert(whose.into(), 1)),
+        }
+        true
+    }
+
+    fn shares(&self) -> MutexGuard<'_, HashMap<Box<str>, usize>> {
+        self.by_principal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn leave(&self, whose: Option<&str>) {
+        self.all.fetch_sub(1, Ordering::Relaxed);
+        let Some(whose) = whose else { return };
+        let mut shares = self.shares();
+        if let Some(count) = shares.get_mut(whose) {
+            *count -= 1;
+            if *count == 0 {
+                shares.remove(whose);
+            }
+        }
     }
 }
 
@@ -64,7 +97,7 @@ impl Pulse {
     pub(crate) fn work(self: &Arc<Self>) -> Work {
         self.head_since.store(0, Ordering::Relaxed);
         self.busy.store(true, Ordering::Relaxed);
-        Work { pulse: self.clone(), counted: false }
+        Work { pulse: self.clone(), counted: false, whose: None }
     }
 
     /// When the connection has failed to do what it should, unless something happens.
@@ -111,9 +144,16 @@ pub(crate) struct Work {
     pulse: Arc<Pulse>,
     /// Whether it is among the calls in flight.
     counted: bool,
+    /// Who logged in, where somebody has to.
+    whose: Option<Principal>,
 }
 
 impl Work {
+    /// It is done for somebody who logged in.
+    pub(crate) fn set_principal(&mut self, principal: Principal) {
+        self.whose = Some(principal);
+    }
+
     /// Whether there are fewer calls in flight than this, so that it is worth reading another.
     pub(crate) fn has_room(&self, max: usize) -> bool {
         self.pulse.in_flight.len() < max
@@ -121,14 +161,15 @@ impl Work {
 
     /// Counts this as a call in flight; false when there are enough.
     pub(crate) fn count(&mut self, max: usize) -> bool {
-        self.counted = self.counted || self.pulse.in_flight.enter(max);
+        let whose = self.whose.as_ref().map(Principal::as_str);
+        self.counted = self.counted || self.pulse.in_flight.enter(max, whose);
         self.counted
     }
 
     /// It goes on without being counted.
     pub(crate) fn uncount(&mut self) {
         if std::mem::take(&mut self.counted) {
-            self.pulse.in_flight.leave();
+            self.pulse.in_flight.leave(self.whose.as_ref().map(Principal::as_str));
         }
     }
 }
@@ -191,5 +232,24 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_who_logged_in_takes_more_than_a_share_of_the_calls() {
+        let all = InFlight::default();
+        for whose in ["eve", "ada"] {
+            assert_eq!((0..9).filter(|_| all.enter(16, Some(whose))).count(), 4, "{whose}");
+        }
+        assert_eq!((0..9).filter(|_| all.enter(16, None)).count(), 8, "whoever is nobody in particular has the rest");
+        assert!(!all.enter(16, Some("bob")), "all places are taken");
+        all.leave(Some("eve"));
+        assert!(all.enter(16, Some("eve")) && !all.enter(16, Some("eve")));
+        (0..4).for_each(|_| all.leave(Some("ada")));
+        assert_eq!((all.len(), all.shares().len()), (12, 1), "who has none is not remembered");
     }
 }

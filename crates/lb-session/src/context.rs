@@ -11,6 +11,7 @@ use lb_wire::compose::{self, Object};
 use crate::events::{Event, Filter, Lease, Taken, event_json};
 use crate::moment::rfc3339;
 use crate::session::Session;
+use crate::sight::Sight;
 
 /// What a context block may hold.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +22,8 @@ pub struct ContextWish<'a> {
     pub events: bool,
     /// Whether what waits for the client is listed.
     pub pending: bool,
+    /// Of which servers.
+    pub sight: Sight<'a>,
 }
 
 /// A context block.
@@ -36,9 +39,10 @@ impl Session {
     /// The context block of one response.
     pub fn context(&mut self, wish: &ContextWish<'_>) -> Context {
         let limits = self.limits;
-        let pending = if wish.pending { self.pending_client(limits.context_pending_max, false) } else { None };
+        let pending =
+            wish.pending.then(|| self.pending_client(limits.context_pending_max, false, wish.sight)).flatten();
         let taken = if wish.events {
-            self.events.take(&Filter::All, limits.context_items_max, limits.context_bytes_max)
+            self.events.take(&Filter::All, limits.context_items_max, limits.context_bytes_max).seen_by(wish.sight)
         } else {
             Taken { remaining: self.events.waiting(&Filter::All), ..Taken::default() }
         };

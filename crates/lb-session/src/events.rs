@@ -28,6 +28,7 @@ use self::rows::{Row, Rows};
 use crate::happening::Happening;
 use crate::limits::Limits;
 use crate::moment::{Moment, rfc3339};
+use crate::sight::Sight;
 use crate::ulid::Ulid;
 
 /// One event, as it is told.
@@ -96,6 +97,15 @@ pub struct Taken {
     pub remaining: usize,
     /// Ends with the receipt of the response; `None` when nothing would change.
     pub lease: Option<Lease>,
+}
+
+impl Taken {
+    /// Without what is about servers that whoever asked may not know of. It is had all the same: nobody is told later.
+    #[must_use]
+    pub fn seen_by(mut self, sight: Sight<'_>) -> Self {
+        self.events.retain(|event| sight.sees(&event.server));
+        self
+    }
 }
 
 /// Events between the one that was named and the first that is still there.

@@ -17,6 +17,7 @@ mod pending;
 mod secrets;
 mod servers;
 mod session;
+mod sight;
 pub mod streams;
 mod sync;
 mod tasks;
@@ -36,6 +37,7 @@ pub use pending::{NewRequest, Pending, PendingKind, RequestGone, TooManyPending}
 pub use secrets::{is_unsafe, shown};
 pub use servers::{Prints, Wishes};
 pub use session::Session;
+pub use sight::Sight;
 pub use tasks::{KeptTask, NewTask, Task, TaskError, TaskStatus, TooManyTasks};
-pub use timers::{Timer, TimerError, TimerNotFound, TimerStatus};
+pub use timers::{OURSELVES, Timer, TimerError, TimerNotFound, TimerStatus};
 pub use ulid::Ulid;

@@ -11,6 +11,7 @@ use lb_wire::{Kind, Raw, Text};
 
 use crate::moment::{Moment, rfc3339};
 use crate::session::Session;
+use crate::sight::Sight;
 
 mod level;
 #[cfg(test)]
@@ -49,6 +50,8 @@ pub struct LogWish<'a> {
     pub exclude: &'a [LogSource],
     /// Whether what is returned is forgotten.
     pub clear: bool,
+    /// Of which servers at all.
+    pub sight: Sight<'a>,
 }
 
 impl LogWish<'_> {
@@ -96,7 +99,7 @@ impl Session {
             .logs
             .by_server
             .iter()
-            .filter(|(name, _)| wish.server.is_none_or(|server| server == &***name))
+            .filter(|(name, _)| wish.server.is_none_or(|server| server == &***name) && wish.sight.sees(name))
             .flat_map(|(name, ring)| ring.iter().map(move |kept| (&**name, kept)))
             .filter(|(_, kept)| wish.wants(&kept.row))
             .collect();

@@ -15,6 +15,7 @@ use crate::happening::{Cause, Happening};
 use crate::logs::shortened;
 use crate::moment::Moment;
 use crate::session::Session;
+use crate::sight::Sight;
 use crate::ulid::Ulid;
 
 mod request;
@@ -201,12 +202,13 @@ impl Session {
     }
 
     /// What waits for an answer of the client, at most `max` of each kind listed; `None` when nothing waits.
-    pub fn pending_client(&self, max: usize, with_mode: bool) -> Option<Raw> {
-        if self.requests.all.is_empty() {
+    pub fn pending_client(&self, max: usize, with_mode: bool, sight: Sight<'_>) -> Option<Raw> {
+        if !self.requests.all.values().any(|request| sight.sees(request.server())) {
             return None;
         }
-        let asked: Vec<&Pending> = self.pending(PendingKind::Elicitation).collect();
-        let sampled: Vec<&Pending> = self.pending(PendingKind::Sampling).collect();
+        let of = |kind| self.pending(kind).filter(|request| sight.sees(request.server())).collect();
+        let asked: Vec<&Pending> = of(PendingKind::Elicitation);
+        let sampled: Vec<&Pending> = of(PendingKind::Sampling);
         let elicitations: Vec<Raw> = asked
             .iter()
             .take(max)

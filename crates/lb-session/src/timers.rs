@@ -20,7 +20,7 @@ pub(crate) use keep::TimerRecord;
 /// Longest message of a timer, in characters.
 const MESSAGE_CHARS_MAX: usize = 500;
 /// The server that events of timers speak of: us.
-const OURSELVES: &str = "landbridge";
+pub const OURSELVES: &str = "landbridge";
 
 /// Why a timer is not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -3,7 +3,7 @@
 //! What a server wrote is passed on as it came; blocks are spliced into it.
 
 use lb_exchange::{End, Outcome, Receipt};
-use lb_session::ContextWish;
+use lb_session::{ContextWish, Sight};
 use lb_wire::compose::{self, Object};
 use lb_wire::revision::{Era, Revision};
 use lb_wire::{Kind, Raw, splice as wire};
@@ -144,7 +144,9 @@ impl Reply {
         let told = handle.filter(|_| self.session);
         let failed = self.body.is_failed();
         let (result, era, feed_mark) = self.body.result(seen, told);
-        let wish = ContextWish { session: None, events: self.context && seen.own, pending: self.context };
+        let knows = |server: &str| seen.knows(server);
+        let (events, sight) = (self.context && seen.own, Sight::of(&knows));
+        let wish = ContextWish { session: None, events, pending: self.context, sight };
         let context = if self.context || told.is_some() { context(seen, &wish, handle, told.is_some()) } else { None };
         let mut receipts: Vec<Receipt> = self.receipt.into_iter().collect();
         let result = match context {

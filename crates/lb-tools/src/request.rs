@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lb_exchange::{Aim, Caller, Rights, Verdict, audit};
 use lb_gateway::{Backend, Live, Via};
-use lb_session::Moment;
+use lb_session::{Moment, OURSELVES};
 use lb_wire::Raw;
 use lb_wire::revision::{Era, Revision};
 
@@ -72,6 +72,11 @@ impl Request {
         }
     }
 
+    /// Whether a server may be known of, and what is remembered of it.
+    pub(crate) fn knows(&self, server: &str) -> bool {
+        self.seen.knows(server)
+    }
+
     /// Whether a tool of a server may be known of.
     pub(crate) fn shows(&self, server: &str, tool: &str) -> bool {
         let aim = Aim::Server { server, tool: Some(tool) };
@@ -82,6 +87,13 @@ impl Request {
 impl Seen {
     pub(crate) fn revision(&self) -> Revision {
         self.caller.revision
+    }
+
+    /// Whether a server may be known of, and what is remembered of it: a session may have been used with more rights
+    /// than this call has.
+    pub(crate) fn knows(&self, server: &str) -> bool {
+        let Some(rights) = &self.rights else { return true };
+        server == OURSELVES || rights.decide("tools/list", Aim::Server { server, tool: None }) == Verdict::Allow
     }
 
     /// Whether the client has to pass a session on by itself.

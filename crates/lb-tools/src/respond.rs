@@ -40,7 +40,17 @@ pub(crate) fn find(request: &Request, kind: PendingKind) -> Checked<Asked> {
         let (server, params) = (pending.server().clone(), pending.params().clone());
         Some(Asked { id, kind, server, params, by_link: pending.mode() == "url", task })
     });
-    found.ok_or_else(|| gone(&text))
+    let found = found.ok_or_else(|| gone(&text))?;
+    may_answer(request, &found.server, &text)?;
+    Ok(found)
+}
+
+/// Whoever speaks for a person to a server has to be allowed to use it. What may not be known of is not there.
+fn may_answer(request: &Request, server: &str, id: &str) -> Checked<()> {
+    if !request.knows(server) {
+        return Err(gone(id));
+    }
+    request.allows("tools/call", server, None)
 }
 
 /// Answers it. The reply has the result of the task that asked, if that ends soon.
@@ -89,6 +99,11 @@ pub(crate) fn cancel(request: &Request, kind: PendingKind) -> Checked<Reply> {
     let (id, text) = request_id(request)?;
     let reason = request.args.maybe_text("reason")?.unwrap_or_else(|| "User cancelled".to_owned());
     let now = request.now();
+    if let Some(server) =
+        request.live().cell().with(|session| session.pending_request(id).map(|pending| pending.server().clone()))
+    {
+        may_answer(request, &server, &text)?;
+    }
     let done = request.live().cell().with(|session| session.cancel_request(id, kind, &reason, now));
     let server = done.map_err(|_| gone(&text))?;
     let structured = Object::new().flag("success", true).text("requestId", &text).finish();

@@ -44,6 +44,8 @@ pub struct Audit {
 struct State {
     failing: AtomicBool,
     dropped: AtomicU64,
+    /// Those of them that found no room in the queue, and of which the writer does not know yet.
+    unheard: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -102,6 +104,7 @@ impl Audit {
     fn say(&self, line: String) {
         if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = self.queue.try_send(Job::Line(line)) {
             self.state.dropped.fetch_add(1, Ordering::Relaxed);
+            self.state.unheard.fetch_add(1, Ordering::Relaxed);
             self.state.failing.store(true, Ordering::Relaxed);
         }
     }
@@ -167,8 +170,8 @@ impl Writer {
 
     /// Has the file say what it lacks, if it can be written again.
     fn mend(&mut self) {
+        self.missing += self.state.unheard.swap(0, Ordering::Relaxed);
         if self.missing == 0 {
-            // Lines that found no room in the queue are known by their count only.
             self.state.failing.store(false, Ordering::Relaxed);
             return;
         }
@@ -238,6 +241,20 @@ mod tests {
             audit.say("{}\n".to_owned());
         }
         assert!(8 <= audit.dropped() && audit.is_closed(), "{}", audit.dropped());
+    }
+
+    #[test]
+    fn the_file_says_how_many_lines_found_no_room() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("audit");
+        let audit = Audit::open(&path, true).expect("it opens");
+        audit.state.unheard.store(3, Ordering::Relaxed);
+        audit.say("{}\n".to_owned());
+        audit.flush();
+        let text = std::fs::read_to_string(&path).expect("text");
+        let gap: serde_json::Value = serde_json::from_str(text.lines().next().expect("a line")).expect("an object");
+        assert_eq!((&gap["event"], &gap["lost"]), (&json!("audit_gap"), &json!(3)), "{text}");
+        assert_eq!(text.lines().count(), 2, "{text}");
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod keyed;
 mod phish;
 mod pins;
 mod programs;
+mod remembered;
 mod shares;
 #[path = "../login/world.rs"]
 #[expect(dead_code, reason = "what another test of a login needs")]

@@ -266,6 +266,14 @@ impl Live {
             if !before.is_visible_to(who) || before.name() != &spec.name {
                 return Err(AddError::Invalid(format!("the name '{}' is taken", spec.name)));
             }
+            // A model that was talked into it must not lead everybody's calls elsewhere.
+            if *who != Principal::local() && before.scope != Scope::Principal(who.clone()) {
+                return Err(AddError::Invalid(format!(
+                    "the server '{}' is there for others too: its operator changes it, with POST /servers or in the \
+                     config file; choose another name for yours",
+                    spec.name
+                )));
+            }
             if (ServerSpec { bounds: spec.bounds, ..(**before.spec()).clone() }) == spec {
                 return self.connect_again(gateway, before).await;
             }

@@ -47,7 +47,10 @@ impl Shared {
             }
             "tools/call" if pins.mode == Pin::Hide => {
                 let name = call.message.member("name");
-                let refused = name.as_ref().and_then(Raw::to_text).and_then(|tool| pins.refuses(spec, &tool));
+                let refused = match name.as_ref().and_then(Raw::to_text) {
+                    Some(tool) => pins.refuses(spec, &tool),
+                    None => Some("name must be a string: tools that have changed are hidden by name".to_owned()),
+                };
                 refused.map_or(Passing::Free, |why| {
                     let data = Raw::from_static(r#"{"reason":"tool_changed"}"#);
                     Passing::Refused(Box::new(End::error(code::INVALID_PARAMS, &why, Some(&data))))

@@ -11,7 +11,7 @@ use crate::moment::Moment;
 use crate::pending::{NewRequest, PendingKind};
 use crate::ulid::Ulid;
 
-const WISH: ContextWish<'static> = ContextWish { session: None, events: true, pending: true };
+const WISH: ContextWish<'static> = ContextWish { session: None, events: true, pending: true, sight: Sight::ALL };
 
 fn now() -> Moment {
     Moment { up: Duration::ZERO, unix: Duration::from_millis(1_767_225_600_000) }
@@ -97,7 +97,7 @@ fn a_block_is_capped_and_says_how_many_more_wait() {
 fn a_block_without_events_leases_none() {
     let mut session = Session::new(Limits::default());
     add(&mut session, &note());
-    let wish = ContextWish { session: Some("h"), events: false, pending: true };
+    let wish = ContextWish { session: Some("h"), events: false, ..WISH };
     let context = session.context(&wish);
     assert_eq!(context.lease, None);
     assert_eq!(context.block.as_ref().map(Raw::as_str), Some(r#"{"session":"h","events_remaining":1}"#));

@@ -7,7 +7,7 @@ use crate::limits::Limits;
 use crate::session::kit::{SECOND, at, json as parsed, raw};
 
 const ALL: LogWish<'static> =
-    LogWish { server: None, level: None, limit: 500, sources: &[], exclude: &[], clear: false };
+    LogWish { server: None, level: None, limit: 500, sources: &[], exclude: &[], clear: false, sight: Sight::ALL };
 
 fn write(session: &mut Session, server: &str, level: Level, source: LogSource, data: &Raw) {
     let row = LogRow { level, logger: None, source, data: data.clone() };

@@ -107,7 +107,7 @@ fn however_two_end_a_request_the_first_wins_and_the_server_hears_once() {
                 assert!(!again(&mut session, id, kind), "{first} then {second}");
                 assert_eq!(wire.run(&mut session).len(), replies, "{first} then {second}");
                 assert_eq!(kinds(&mut session).len(), usize::from(first != "answer"), "{first} then {second}");
-                assert_eq!(session.pending_client(20, true), None, "{first} then {second}");
+                assert_eq!(session.pending_client(20, true, Sight::ALL), None, "{first} then {second}");
             }
         }
     }
@@ -229,7 +229,7 @@ fn rows_pass_on_what_is_listed_and_keep_back_the_rest() {
 #[test]
 fn what_waits_is_counted_in_full_and_listed_in_part() {
     let (mut session, wire) = (Session::new(Limits::default()), Wire::default());
-    assert_eq!(session.pending_client(20, true), None);
+    assert_eq!(session.pending_client(20, true, Sight::ALL), None);
     let long = NewRequest {
         params: Raw::value(&json!({"message": "m".repeat(5_000), "mode": "url"})),
         ..ask("one", PendingKind::Elicitation, wire.remote("ask"))
@@ -239,7 +239,7 @@ fn what_waits_is_counted_in_full_and_listed_in_part() {
         session.request(ask("two", PendingKind::Elicitation, wire.remote("ask")), at(START)).expect("room");
     }
     let sampling = session.request(ask("two", PendingKind::Sampling, wire.remote("ask")), at(START)).expect("room");
-    let shown = parsed(&session.pending_client(2, true).expect("something waits"));
+    let shown = parsed(&session.pending_client(2, true, Sight::ALL).expect("something waits"));
     assert_eq!((&shown["sampling"], &shown["elicitation"]), (&json!(1), &json!(3)));
     assert_eq!(shown["elicitations"].as_array().map(Vec::len), Some(2));
     assert_eq!(shown["elicitations"][0]["requestId"], first.to_string());
@@ -247,7 +247,7 @@ fn what_waits_is_counted_in_full_and_listed_in_part() {
     let message = shown["elicitations"][0]["message"].as_str().expect("a text");
     assert!(message.ends_with("… [truncated, 5000 bytes]") && message.len() < 1_100, "{message}");
     assert_eq!(shown["sampling_requests"], json!([{"requestId": sampling.to_string(), "server": "two"}]));
-    let shown = parsed(&session.pending_client(20, false).expect("something waits"));
+    let shown = parsed(&session.pending_client(20, false, Sight::ALL).expect("something waits"));
     assert_eq!(shown["elicitations"].as_array().map(Vec::len), Some(3));
     assert_eq!(shown["elicitations"][1].get("mode"), None);
 }

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::time::Duration;
 
-use lb_session::{Event, Filter, Gap, Session, Taken, Task, event_json};
+use lb_session::{Event, Filter, Gap, Session, Sight, Taken, Task, event_json};
 use lb_wire::Raw;
 use lb_wire::compose::{Object, array};
 
@@ -89,6 +89,8 @@ fn take(session: &mut Session) -> Taken {
 }
 
 fn reply(request: &Request, why: &Why, taken: Taken) -> Reply {
+    let knows = |server: &str| request.knows(server);
+    let (last, taken) = (taken.events.last().map(|event| event.id), taken.seen_by(Sight::of(&knows)));
     let first = taken.events.first();
     let (trigger, by) = trigger(why, first.map(|event| &**event));
     // A lost server is a trigger of its own, whatever else was first.
@@ -104,12 +106,12 @@ fn reply(request: &Request, why: &Why, taken: Taken) -> Reply {
         .text("triggered_by", by)
         .raw("events", &array(events.iter()))
         .maybe("dropped", taken.gap.map(dropped).as_ref());
-    let last = taken.events.last().map(|event| event.id);
     let body = request.live().cell().with(|session| {
         let cursor = session.events.cursor().or(last).map(|id| id.to_string());
         let none = || Raw::from_static(r#"{"sampling":0,"elicitation":0,"elicitations":[],"sampling_requests":[]}"#);
-        let pending = session.pending_client(session.limits().context_pending_max, true).unwrap_or_else(none);
-        body.raw("pending_server", &pending_server(session))
+        let pending =
+            session.pending_client(session.limits().context_pending_max, true, Sight::of(&knows)).unwrap_or_else(none);
+        body.raw("pending_server", &pending_server(session, &knows))
             .raw("pending_client", &pending)
             .maybe_text("last_event_id", cursor.as_deref())
     });
@@ -142,9 +144,9 @@ fn dropped(gap: Gap) -> Raw {
 }
 
 /// What servers are working on, by server.
-fn pending_server(session: &Session) -> Raw {
+fn pending_server(session: &Session, knows: &dyn Fn(&str) -> bool) -> Raw {
     let mut servers: Vec<&str> = Vec::new();
-    for task in session.working() {
+    for task in session.working().filter(|task| knows(task.server())) {
         if !servers.contains(&&**task.server()) {
             servers.push(task.server());
         }

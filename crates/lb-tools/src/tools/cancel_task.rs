@@ -3,7 +3,7 @@
 use lb_session::TaskError;
 use lb_wire::compose::Object;
 
-use super::get_task::{no_task, task_id};
+use super::get_task::{no_task, server_of, task_id};
 use crate::args::Checked;
 use crate::catalog::{Hints, Run, Tool};
 use crate::failure::{self, Failure};
@@ -25,6 +25,9 @@ pub(crate) static TOOL: Tool = Tool {
 
 fn run(request: &Request) -> Checked<Reply> {
     let (id, text) = task_id(request)?;
+    if let Some(server) = server_of(request, id) {
+        request.allows("tools/call", &server, None)?;
+    }
     let now = request.now();
     request.live().cell().with(|session| session.cancel_task(id, now)).map_err(|error| match error {
         TaskError::NotFound(_) => no_task(&text),

@@ -23,6 +23,8 @@ pub(crate) static TOOL: Tool = Tool {
 
 /// The requests of one kind that wait.
 pub(crate) fn listed(request: &Request, kind: PendingKind, name: &'static str, empty: &str) -> Reply {
-    let rows: Vec<Raw> = request.live().cell().with(|session| session.pending(kind).map(Pending::row).collect());
+    let rows: Vec<Raw> = request.live().cell().with(|session| {
+        session.pending(kind).filter(|pending| request.knows(pending.server())).map(Pending::row).collect()
+    });
     fanout::listed(request, name, &rows, &[], empty)
 }

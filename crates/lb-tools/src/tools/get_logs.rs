@@ -1,6 +1,6 @@
 //! `get_logs`: what servers logged.
 
-use lb_session::{Level, LogSource, LogWish};
+use lb_session::{Level, LogSource, LogWish, Sight};
 
 use crate::args::Checked;
 use crate::catalog::{Hints, Run, Tool};
@@ -44,7 +44,9 @@ fn run(request: &Request) -> Checked<Reply> {
     let (sources, exclude) = (named(request, "sources")?, named(request, "exclude_sources")?);
     let clear = args.flag("clear", true)?;
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let wish = LogWish { server: server.as_deref(), level, limit, sources: &sources, exclude: &exclude, clear };
+    let knows = |server: &str| request.knows(server);
+    let (server, sight) = (server.as_deref(), Sight::of(&knows));
+    let wish = LogWish { server, level, limit, sources: &sources, exclude: &exclude, clear, sight };
     let rows = request.live().cell().with(|session| session.logs(&wish));
     Ok(fanout::listed(request, "logs", &rows, &[], "No logs"))
 }

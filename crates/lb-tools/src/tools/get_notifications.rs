@@ -1,6 +1,6 @@
 //! `get_notifications`: what servers said, each once.
 
-use lb_session::{Filter, notification_json};
+use lb_session::{Filter, Sight, notification_json};
 use lb_wire::{Raw, Text};
 
 use crate::args::Checked;
@@ -31,7 +31,7 @@ fn run(request: &Request) -> Checked<Reply> {
     let filter = Filter::Notifications { server };
     let taken = request.live().cell().with(|session| {
         let items_max = session.limits().events_max;
-        session.events.take(&filter, items_max, BYTES_MAX)
+        session.events.take(&filter, items_max, BYTES_MAX).seen_by(Sight::of(&|server| request.knows(server)))
     });
     let rows: Vec<Raw> = taken.events.iter().map(|event| notification_json(event)).collect();
     let receipt = taken.lease.map(|lease| request.live().cell().receipt(lease));

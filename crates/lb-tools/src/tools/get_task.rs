@@ -2,6 +2,8 @@
 
 use lb_session::{PendingKind, Ulid};
 
+use lb_wire::Text;
+
 use super::get_server_status::asked;
 use crate::args::Checked;
 use crate::catalog::{Hints, Run, Tool};
@@ -37,7 +39,15 @@ fn run(request: &Request) -> Checked<Reply> {
 pub(crate) fn task_id(request: &Request) -> Checked<(Ulid, String)> {
     let text = request.args.text("task_id")?;
     let id = Ulid::parse(&text).ok_or_else(|| no_task(&text))?;
-    Ok((id, text))
+    match server_of(request, id) {
+        Some(server) if request.knows(&server) => Ok((id, text)),
+        Some(_) | None => Err(no_task(&text)),
+    }
+}
+
+/// The server that a task runs at.
+pub(crate) fn server_of(request: &Request, id: Ulid) -> Option<Text> {
+    request.live().cell().with(|session| session.task(id).map(|task| task.server().clone()))
 }
 
 /// A task that never was, or is forgotten.

@@ -38,6 +38,7 @@ fn run(request: &Request) -> Checked<Reply> {
     let status = request.args.word("status", &WORDS)?.and_then(TaskStatus::parse);
     let rows: Vec<Raw> = request.live().cell().with(|session| {
         let tasks = session.tasks().filter(|task| server.as_deref().is_none_or(|name| &**task.server() == name));
+        let tasks = tasks.filter(|task| request.knows(task.server()));
         // Asking for a state is asking for its tasks, ended or not.
         let shown = tasks.filter(|task| match status {
             Some(status) => task.status() == status,
