@@ -31,8 +31,8 @@ struct Inner {
 }
 
 impl Lazy {
-    /// Takes what opens it.
-    pub fn new(
+    /// A store that this opens.
+    pub fn opened_by(
         open: impl Fn() -> BoxFuture<'static, Result<Arc<dyn Store>, Error>> + Send + Sync + 'static,
     ) -> Arc<dyn Store> {
         Arc::new(Self(Arc::new(Inner { open: Box::new(open), opened: OnceCell::new(), failed: Mutex::new(None) })))
@@ -124,7 +124,7 @@ mod tests {
     async fn it_is_opened_once_somebody_asks_and_tried_again_later() {
         let tried = Arc::new(AtomicU32::new(0));
         let counted = tried.clone();
-        let lazy = Lazy::new(move || {
+        let lazy = Lazy::opened_by(move || {
             let number = counted.fetch_add(1, Ordering::Relaxed);
             Box::pin(async move {
                 match number {

@@ -60,8 +60,7 @@ impl Keyring {
         let session = session.finish();
         let found = self.bus.call(method(&item, ITEM, "GetSecret", "o"), &session, |values| {
             values.align(8)?;
-            (values.text()?, values.bytes()?);
-            let secret = values.bytes()?;
+            let (_session, _parameters, secret) = (values.text()?, values.bytes()?, values.bytes()?);
             std::str::from_utf8(secret).ok().map(str::to_owned)
         });
         found.await.map(Some)

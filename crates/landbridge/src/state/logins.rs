@@ -67,7 +67,7 @@ pub async fn open(state: &State) -> Result<Opened, Why> {
 /// folder they are kept in memory; where they cannot be read, whoever needs one is told why, and it is tried again.
 pub fn on_demand(state: &State) -> Arc<dyn Store> {
     let state = state.clone();
-    Lazy::new(move || {
+    Lazy::opened_by(move || {
         let state = state.clone();
         Box::pin(async move {
             match open(&state).await {
