@@ -35,7 +35,7 @@ impl Desk {
         std::fs::write(&config, text).expect("written");
         let mut bus = Command::new(installed::file("dbus-daemon", "/usr/bin/dbus-daemon"));
         bus.arg("--config-file").arg(&config).args(["--nofork", "--nopidfile", "--print-address=1"]);
-        let mut bus = bus.stdout(Stdio::piped()).kill_on_drop(true).spawn().expect("a bus");
+        let mut bus = bus.stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true).spawn().expect("a bus");
         let mut said = BufReader::new(bus.stdout.take().expect("piped")).lines();
         let address = said.next_line().await.expect("a line").expect("an address");
         let mut keyring = keyring(folder.path(), &address, &["--unlock"]);
