@@ -157,6 +157,24 @@ pub const PEERS: &[Peer] = &[
         about: "brings that namespace's loopback up",
     },
     Peer {
+        key: "dbus-daemon",
+        source: Source::Apt("dbus-daemon"),
+        program: "/usr/bin/dbus-daemon",
+        about: "the bus of a desktop",
+    },
+    Peer {
+        key: "gnome-keyring",
+        source: Source::Apt("gnome-keyring"),
+        program: "/usr/bin/gnome-keyring-daemon",
+        about: "the keyring of a desktop",
+    },
+    Peer {
+        key: "libsecret-tools",
+        source: Source::Apt("libsecret-tools"),
+        program: "/usr/bin/secret-tool",
+        about: "looks into that keyring",
+    },
+    Peer {
         key: "playwright",
         source: Source::Npm(&[("playwright-core", "1.65.0")]),
         program: "node_modules/playwright-core/index.mjs",

@@ -14,6 +14,7 @@ mod files;
 mod flags;
 mod hint;
 mod init;
+mod keyring;
 mod logs;
 mod manage;
 mod nodes;

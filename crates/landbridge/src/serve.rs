@@ -153,13 +153,7 @@ async fn behind(
     let shares = matches!(settings.state.store, lb_config::settings::Store::Shared { .. });
     let store = match kept {
         Some(kept) if auth.is_some() || shares => kept,
-        Some(_) => match state::logins(&settings.state).await {
-            Ok(store) => store,
-            Err(why) => {
-                Words::warning("logins_in_memory", format!("logins at servers end with this process: {why}")).say();
-                state::in_process().await?
-            }
-        },
+        Some(_) => state::logins::on_demand(&settings.state),
         None => state::in_process().await?,
     };
     auth::behind::at_gateway(settings, base_url, auth.cloned(), store)

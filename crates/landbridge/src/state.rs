@@ -2,6 +2,7 @@
 
 mod host;
 pub mod key;
+pub mod logins;
 mod node;
 mod rates;
 
@@ -95,31 +96,6 @@ pub async fn open(state: &State, beside: bool) -> Result<Option<Opened>, Failure
             Ok(Some(Opened { store, keys, is_shared: true, place, opening: None }))
         }
     }
-}
-
-/// What keys of logins begin with that are of use in one process alone: whoever comes back comes back to that one.
-const OF_ONE_PROCESS: &[&str] = &["behind:open:", "behind:pending:", "behind:state:", "behind:end:"];
-
-/// Where the logins at servers are of whoever sits at this machine: a folder that every landbridge of theirs uses, each
-/// for a moment.
-///
-/// # Errors
-/// Why there is none, for people.
-pub async fn logins(state: &State) -> Result<Arc<dyn Store>, String> {
-    let folder = match &state.store {
-        Place::Disk(Some(folder)) => Some(folder.clone()),
-        Place::Disk(None) | Place::Memory | Place::Shared { .. } => lb_config::state_folder(),
-    };
-    let folder = folder.ok_or("there is no folder for logins: neither XDG_STATE_HOME nor HOME is set")?.join("logins");
-    let failed = |error: String| format!("logins cannot be kept in {}: {error}", folder.display());
-    make(&folder).map_err(|error| failed(error.to_string()))?;
-    // Of its own: those who share the folder need not be started with the same variables.
-    let state = State { key: None, key_file: None, durability: Durability::Event, ..state.clone() };
-    let keys = key::read(&state, Some(&folder)).map_err(failed)?;
-    let mut settings = Settings::new(lb_store::Place::Disk(folder.clone()));
-    prepare(&mut settings, &state, &keys).map_err(|error| failed(error.to_string()))?;
-    let store = lb_store::Brief::new(settings, OF_ONE_PROCESS).await;
-    store.map(|store| store as Arc<dyn Store>).map_err(|error| failed(error.to_string()))
 }
 
 /// A store that ends with this process.

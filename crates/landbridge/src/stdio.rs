@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lb_exchange::{Logins, Mount, ServerAuth, ServerName, ServerSpec, Tasks, Visitor};
+use lb_exchange::{Logins, Mount, ServerName, ServerSpec, Tasks, Visitor};
 use lb_front::Front;
 use lb_gateway::{Clients, Policy};
 
@@ -14,6 +14,7 @@ use crate::reload::Reload;
 use crate::run::Failure;
 use crate::serve;
 use crate::settled::Settled;
+use crate::state::logins;
 use crate::stop::Stop;
 use crate::telemetry::{Telemetry, Watched};
 
@@ -41,11 +42,9 @@ pub async fn stdio(command: &Stdio, settled: Settled, logs: Handle) -> Result<()
     // Whoever starts us on a pipe could start any other program too.
     let policy = Policy { allow_spawn: true, pin: crate::serve::pin(settings.pin), ..Policy::default() };
     let reload = Reload::new(&settled, surface, &loaded, logs);
-    let behind = match loaded.servers.iter().any(|server| server.auth != ServerAuth::None) {
-        true => Some(on_demand(settings, &tasks).await?),
-        false => None,
-    };
-    let logins = behind.clone().map(|behind| Arc::new(behind) as Arc<dyn Logins>);
+    // Also where no server wants one: one that is added later may.
+    let behind = on_demand(settings, logins::on_demand(&settings.state), &tasks)?;
+    let logins = Some(Arc::new(behind.clone()) as Arc<dyn Logins>);
     let way = Way { clients: Clients::One, surface, policy, tracer: telemetry.tracer(), keeping: None, logins };
     let gateway = gateway(loaded.servers, way, settings, &tasks).await?;
     let exporting = telemetry.export(&Watched::alone(&gateway), &tasks)?;
@@ -65,9 +64,7 @@ pub async fn stdio(command: &Stdio, settled: Settled, logs: Handle) -> Result<()
     };
     let served = lb_stdio::serve(&front, mount, Visitor::local(), asked, begin).await;
     close(&gateway, &tasks).await;
-    if let Some(behind) = behind {
-        behind.close().await;
-    }
+    behind.close().await;
     exporting.finish().await;
     served.map_err(|error| Failure::runtime(error.to_string()))
 }

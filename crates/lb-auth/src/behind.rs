@@ -28,6 +28,7 @@ use lb_exchange::{Bounds, Login, LoginError, LoginNeeded, Logins, Principal, Ser
 use lb_store::Store;
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use tokio_util::sync::DropGuard;
 use tokio_util::task::TaskTracker;
 
 use self::begin::Want;
@@ -56,7 +57,16 @@ pub struct Settings {
 }
 
 /// Opens a place to come back to, and says where it is or why there is none.
-pub type Opener = Arc<dyn Fn() -> BoxFuture<'static, Result<String, String>> + Send + Sync>;
+pub type Opener = Arc<dyn Fn() -> BoxFuture<'static, Result<Place, String>> + Send + Sync>;
+
+/// A place to come back to.
+#[derive(Debug)]
+pub struct Place {
+    /// Where it is.
+    pub address: String,
+    /// Closes it when dropped. A login that has begun disarms it: the place then closes by itself.
+    pub close: DropGuard,
+}
 
 /// Where browsers come back to from a login.
 #[derive(Clone)]

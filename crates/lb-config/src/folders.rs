@@ -24,6 +24,17 @@ pub fn runtime_folder() -> PathBuf {
     absolute("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, |folder| folder.join("landbridge"))
 }
 
+/// Where programs of this login speak to each other: `DBUS_SESSION_BUS_ADDRESS`, else the socket `bus` in
+/// `$XDG_RUNTIME_DIR`. `None` where there is no such place.
+#[must_use]
+pub fn session_bus() -> Option<String> {
+    let set = std::env::var("DBUS_SESSION_BUS_ADDRESS").ok().filter(|address| !address.is_empty());
+    set.or_else(|| {
+        let socket = absolute("XDG_RUNTIME_DIR")?.join("bus");
+        socket.exists().then(|| format!("unix:path={}", socket.display()))
+    })
+}
+
 /// The folder that a variable names. One that is relative counts as unset, as the rules of these variables say.
 fn absolute(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())

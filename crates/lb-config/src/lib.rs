@@ -18,7 +18,7 @@ pub mod settings;
 mod suggest;
 
 pub use file::{FILE_BYTES_MAX, Loaded, fuzz_parse, load, load_inline, parse, parse_bytes};
-pub use folders::{cache_folder, runtime_folder, state_folder, wrap_debug};
+pub use folders::{cache_folder, runtime_folder, session_bus, state_folder, wrap_debug};
 pub use problem::{Problem, Severity, problems_json};
 
 #[cfg(test)]

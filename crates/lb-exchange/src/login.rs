@@ -29,6 +29,14 @@ pub trait Login: Send + Sync + Debug {
     /// Cancel safe: yes.
     fn refused(&self, refusal: Refused) -> BoxFuture<'_, Result<Proof, LoginError>>;
 
+    /// Whether a login that was used here has ended, as far as that is known without asking the server. Is looked up
+    /// again once in a few seconds.
+    ///
+    /// Cancel safe: yes.
+    fn is_over(&self) -> BoxFuture<'_, bool> {
+        Box::pin(std::future::ready(false))
+    }
+
     /// Waits until the needed login of this id has come to its end, whatever that is. Never ends where that cannot be
     /// known: whoever waits looks again after a while.
     ///

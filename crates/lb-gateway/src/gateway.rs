@@ -435,13 +435,18 @@ impl Shared {
 
     /// Tells every session that sees a server, but one.
     pub(crate) fn broadcast(&self, entry: &Entry, event: &Happening, except: Option<u64>) {
+        self.broadcast_to(entry, event, |live| Some(live.number()) != except);
+    }
+
+    /// Tells every session that sees a server and is meant.
+    pub(crate) fn broadcast_to(&self, entry: &Entry, event: &Happening, is_meant: impl Fn(&Live) -> bool) {
         let (name, now) = (Text::from(entry.name().as_str()), self.clock.now());
         for live in self.lives() {
             let sees = match &entry.scope {
                 Scope::All | Scope::Operator => true,
                 Scope::Principal(owner) => live.belongs_to(owner),
             };
-            if sees && live.may_see(entry.name().as_str()) && live.is_remembered() && Some(live.number()) != except {
+            if sees && live.may_see(entry.name().as_str()) && live.is_remembered() && is_meant(&live) {
                 live.cell().with(|session| session.tell(&name, event, now));
             }
         }

@@ -38,6 +38,7 @@ pub use live::{
     AddError, Added, AskMode, Backend, CallError, Calling, Commands, Facts, Known, Listing, Live, NoServer, Policy,
     ReconnectError, ServerView, Unavailable, error_code, hash,
 };
+pub use login::{LoginAnswer, login_question};
 pub use manage::{DefineError, Defined, DefinedBy};
 pub use nodes::{About, Host, LEASE, Membership, NodeInfo, NodeName, NodeStore};
 pub use pins::Pin;

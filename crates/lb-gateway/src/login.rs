@@ -5,7 +5,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use lb_exchange::{
-    Call, Caller, Capabilities, Driver, End, ErrorBody, Exchange, Login, LoginNeeded, Outcome, ServerAuth, Step,
+    Ask, Call, Caller, Capabilities, Driver, End, ErrorBody, Exchange, Login, LoginNeeded, Outcome, Resume, ServerAuth,
+    Step,
 };
 use lb_wire::compose::Object;
 use lb_wire::revision::{Era, Revision, method};
@@ -18,7 +19,7 @@ const KEY: &str = "landbridge/login";
 /// What its answer brings back: the id of the login.
 const STATE: &str = "landbridge/login:";
 /// How long a client that has opened the link waits for the login: less than the shortest patience of clients.
-const WAIT: Duration = Duration::from_secs(25);
+pub(crate) const WAIT: Duration = Duration::from_secs(25);
 
 /// Whether an elicitation is called by an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,13 +61,29 @@ pub(crate) fn elicitation(needed: &LoginNeeded, names: Names) -> Raw {
 
 /// Nothing is held: the client asks again when the person is done.
 fn input_required(needed: &LoginNeeded) -> Raw {
-    let request =
-        Object::new().text("method", "elicitation/create").raw("params", &elicitation(needed, Names::Absent)).finish();
+    asking(&elicitation(needed, Names::Absent), &state(needed))
+}
+
+/// What a client brings back with its answer.
+pub(crate) fn state(needed: &LoginNeeded) -> Raw {
+    Raw::string(&format!("{STATE}{}", needed.id))
+}
+
+fn asking(params: &Raw, state: &Raw) -> Raw {
+    let request = Object::new().text("method", "elicitation/create").raw("params", params).finish();
     Object::new()
         .text("resultType", "input_required")
         .raw("inputRequests", &compose::object(&[(KEY, &request)]))
-        .text("requestState", &format!("{STATE}{}", needed.id))
+        .raw("requestState", state)
         .finish()
+}
+
+/// The result by which a modern client that can open links is asked for a login of ours, in the place of this ask. `None`
+/// for every other ask and client.
+pub fn login_question(caller: &Caller, ask: &Ask) -> Option<Raw> {
+    let (Resume::Replay { state: Some(state) }, Some(params)) = (&ask.resume, &ask.params) else { return None };
+    let can = caller.era() == Era::Modern && caller.capabilities.opens_links();
+    can.then(|| asking(&splice::without(params, &["elicitationId"]), state))
 }
 
 fn link_required(needed: &LoginNeeded) -> End {
@@ -104,9 +121,8 @@ pub(crate) fn modern(
     }
     let (caller, asked) = (call.caller.clone(), Text::from(call.message.method()));
     let (call, answered) = taken(call);
-    let inner = match answered.as_ref().filter(|answered| answered.accepted).and_then(|answered| answered.login.clone())
-    {
-        Some(id) => waited(login(), id, call, open),
+    let inner = match answered.as_ref().and_then(LoginAnswer::waits_for) {
+        Some(id) => waited(login(), id.to_owned(), call, open),
         None => open(call),
     };
     let declined = answered.is_some_and(|answered| !answered.accepted);
@@ -122,20 +138,35 @@ pub(crate) fn legacy(auth: &ServerAuth, call: Call, open: impl FnOnce(Call) -> E
     Asking { inner: open(call), caller, asked, declined: false }.exchange()
 }
 
-/// What a client says that was asked before.
-struct Answered {
-    accepted: bool,
+/// What a modern client says that was asked for a login before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoginAnswer {
+    /// Whether the link was opened.
+    pub accepted: bool,
     /// The id of the login, as it was told.
     login: Option<String>,
 }
 
+impl LoginAnswer {
+    /// What comes with a call, if it does.
+    pub fn of(call: &Call) -> Option<Self> {
+        let response = call.message.member("inputResponses")?.member(KEY);
+        let response = response.filter(|_| call.caller.era() == Era::Modern)?;
+        let state = call.message.member("requestState");
+        let state = state.as_ref().and_then(Raw::to_text);
+        let login = state.as_deref().and_then(|state| state.strip_prefix(STATE)).map(str::to_owned);
+        Some(Self { accepted: is_accepted(&response), login })
+    }
+
+    /// The login that somebody is at.
+    pub fn waits_for(&self) -> Option<&str> {
+        self.login.as_deref().filter(|_| self.accepted)
+    }
+}
+
 /// The call without the answer to our own question, which its server knows nothing of.
-fn taken(mut call: Call) -> (Call, Option<Answered>) {
-    let response = call.message.member("inputResponses").and_then(|all| all.member(KEY));
-    let (Some(response), Era::Modern) = (response, call.caller.era()) else { return (call, None) };
-    let state = call.message.member("requestState");
-    let state = state.as_ref().and_then(Raw::to_text);
-    let login = state.as_deref().and_then(|state| state.strip_prefix(STATE)).map(str::to_owned);
+fn taken(mut call: Call) -> (Call, Option<LoginAnswer>) {
+    let Some(answered) = LoginAnswer::of(&call) else { return (call, None) };
     let plain = call.message.body().map(|params| splice::without(&params, &["inputResponses", "requestState"]));
     if let (Some(id), Some(params)) = (call.message.id(), plain) {
         let request = compose::request(id, call.message.method(), Some(&params));
@@ -143,7 +174,7 @@ fn taken(mut call: Call) -> (Call, Option<Answered>) {
             call.message = message;
         }
     }
-    (call, Some(Answered { accepted: is_accepted(&response), login }))
+    (call, Some(answered))
 }
 
 /// The person has the link open: most are done in a moment, and the client need not ask again and again.

@@ -2,7 +2,8 @@
 //!
 //! A tool is known by SHA-256 over its name, description, schemas and annotations, apart for each revision that the
 //! server is spoken to in: servers tell more to newer clients. What was seen belongs to a definition, so that a server
-//! that is removed, or defined otherwise, is looked at afresh: that is how an operator accepts a change.
+//! that is removed, or defined otherwise, is looked at afresh: that is how an operator accepts a change. Where each
+//! person logs in, each may be told something else, so that what they saw is remembered for each by itself.
 
 mod kept;
 mod passing;
@@ -12,7 +13,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use lb_exchange::{ServerName, ServerSpec, Target};
+use lb_exchange::{Principal, ServerAuth, ServerName, ServerSpec, Target};
 use lb_store::Store;
 use lb_wire::Raw;
 use parking_lot::Mutex;
@@ -36,14 +37,16 @@ pub enum Pin {
 
 /// Tools that are remembered of one server; further ones count as changed.
 const TOOLS_MAX: usize = 20_000;
+/// Lists that are remembered of servers that people log in to; those of further people are shown as they are.
+const PERSONAL_MAX: usize = 10_000;
 
 /// What all servers listed first.
 pub(crate) struct Pins {
     mode: Pin,
-    /// By the folded name of the server.
+    /// By the place of the list.
     servers: Mutex<HashMap<String, Page>>,
     store: Option<Arc<dyn Store>>,
-    /// Servers of which something is to be written.
+    /// Lists of which something is to be written.
     marked: Mutex<BTreeSet<String>>,
     bell: Notify,
 }
@@ -99,14 +102,21 @@ impl Pins {
     }
 
     /// Compares the tools of a list with what they were first, and remembers those that are new.
-    pub(crate) fn look(&self, spec: &ServerSpec, revision: &str, rows: &[Raw]) -> Seen {
+    pub(crate) fn look(&self, spec: &ServerSpec, whose: &Principal, revision: &str, rows: &[Raw]) -> Seen {
         let mut seen = Seen::default();
         if !self.are_on() {
             return seen;
         }
-        let (server, mut wrote) = (spec.name.folded(), false);
+        let (server, mut wrote) = (place(spec, whose), false);
         {
             let mut servers = self.servers.lock();
+            if PERSONAL_MAX <= servers.len()
+                && matches!(spec.auth, ServerAuth::User(_))
+                && !servers.contains_key(&server)
+            {
+                tracing::warn!(server = %spec.name, "too many lists to remember what was in another person's first");
+                return seen;
+            }
             let page = servers.entry(server.clone()).or_default();
             let definition = definition(spec);
             if page.definition != definition {
@@ -141,17 +151,17 @@ impl Pins {
     }
 
     /// Whether a tool is not what it was first, in whichever revision.
-    pub(crate) fn has_changed(&self, spec: &ServerSpec, tool: &str) -> bool {
+    pub(crate) fn has_changed(&self, spec: &ServerSpec, whose: &Principal, tool: &str) -> bool {
         let servers = self.servers.lock();
-        let Some(page) = servers.get(&spec.name.folded()).filter(|_| self.are_on()) else { return false };
+        let Some(page) = servers.get(&place(spec, whose)).filter(|_| self.are_on()) else { return false };
         let is_it = |place: &String| place.split_once(' ').is_some_and(|(_, name)| name == tool);
         page.definition == definition(spec)
             && page.tools.iter().any(|(place, pinned)| pinned.now.is_some() && is_it(place))
     }
 
     /// Why a tool may not be called, if it may not.
-    pub(crate) fn refuses(&self, spec: &ServerSpec, tool: &str) -> Option<String> {
-        (self.mode == Pin::Hide && self.has_changed(spec, tool)).then(|| {
+    pub(crate) fn refuses(&self, spec: &ServerSpec, whose: &Principal, tool: &str) -> Option<String> {
+        (self.mode == Pin::Hide && self.has_changed(spec, whose, tool)).then(|| {
             format!(
                 "tool '{tool}' of server '{server}' is not what it was when it was first seen, so that it is hidden; \
                  the operator accepts it as it is now by removing the server '{server}' and adding it again",
@@ -162,9 +172,10 @@ impl Pins {
 
     /// A server is removed: whatever has its name later is looked at afresh.
     pub(crate) fn forget(&self, name: &ServerName) {
-        if self.servers.lock().remove(&name.folded()).is_some() || self.store.is_some() {
-            self.mark(name.folded());
-        }
+        let (name, personal) = (name.folded(), personal(name));
+        self.servers.lock().retain(|place, _| *place != name && !place.starts_with(&personal));
+        self.mark(name);
+        self.mark(format!("{personal}{ALL}"));
     }
 
     fn mark(&self, server: String) {
@@ -204,6 +215,22 @@ impl Page {
             }
         }
     }
+}
+
+/// Stands for everybody, where a person would be named.
+const ALL: &str = "*";
+
+/// Under what it is remembered what a server listed first.
+fn place(spec: &ServerSpec, whose: &Principal) -> String {
+    match &spec.auth {
+        ServerAuth::None | ServerAuth::Service(_) => spec.name.folded(),
+        ServerAuth::User(_) => personal(&spec.name) + &hex(&Sha256::digest(whose.as_str())),
+    }
+}
+
+/// What the places of people at a server begin with. No name of a server has that character.
+fn personal(name: &ServerName) -> String {
+    format!("{}@", name.folded())
 }
 
 /// What a tool is called.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lb_exchange::{Aim, Caller, Rights, Verdict, audit};
-use lb_gateway::{Backend, Live, Via};
+use lb_gateway::{Backend, Live, LoginAnswer, Via};
 use lb_session::{Moment, OURSELVES};
 use lb_wire::Raw;
 use lb_wire::revision::{Era, Revision};
@@ -21,6 +21,8 @@ pub(crate) struct Request {
     pub(crate) token: Option<Raw>,
     /// Which task asked what, in all sessions.
     pub(crate) asked: Arc<AskedBy>,
+    /// What the client says that was asked for a login before.
+    pub(crate) login: Option<LoginAnswer>,
 }
 
 /// Who asked for what: all that it takes to word the answer.

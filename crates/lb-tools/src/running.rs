@@ -13,11 +13,11 @@ use std::future::poll_fn;
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::time::Duration;
 
-use lb_exchange::{Ask, AskKind, Cancel, Command, End, ErrorBody, Outcome, Step, Yield};
-use lb_gateway::{Listing, Tracked};
+use lb_exchange::{Ask, AskKind, Cancel, Command, End, ErrorBody, Outcome, Resume, Step, Yield};
+use lb_gateway::{AskMode, Listing, Tracked, login_question};
 use lb_session::{Moment, Session, Watch};
 use lb_wire::Raw;
-use lb_wire::revision::code;
+use lb_wire::revision::{Era, code};
 use tokio::time::{Instant, sleep_until};
 
 use self::asks::Way;
@@ -100,6 +100,7 @@ impl Running {
                 Break(Over::Ended(end)) => break self.ended(end),
                 Break(Over::Cancelled(why)) => break self.cancelled(why).await,
                 Break(Over::Promoted(why)) => break self.promote(why).await,
+                Break(Over::Asked(question)) => break self.put(question),
             }
         };
         drop(calling);
@@ -174,7 +175,10 @@ impl Running {
                     self.out.step(Step::Note(note)).await;
                 }
             }
-            Step::Ask(ask) => self.asked(ask).await,
+            Step::Ask(ask) => match self.question(&ask) {
+                Some(question) => return Break(Over::Asked(question)),
+                None => self.asked(Ask { resume: Resume::Live, ..ask }).await,
+            },
             Step::Withdraw { key } => {
                 let before = self.with_client.len();
                 self.with_client.retain(|ask| ask.key != key);
@@ -192,6 +196,13 @@ impl Running {
             Step::End(end) => return Break(Over::Ended(end)),
         }
         Continue(())
+    }
+
+    /// What a modern client is asked that can open the link of a login by itself, unless it said no.
+    fn question(&self, ask: &Ask) -> Option<Raw> {
+        let (seen, policy) = (&self.request.seen, self.request.live().policy());
+        let may_ask = policy.ask == AskMode::ClientFirst && self.request.login.as_ref().is_none_or(|it| it.accepted);
+        login_question(&seen.caller, ask).filter(|_| may_ask)
     }
 
     async fn asked(&mut self, ask: Ask) {
@@ -272,6 +283,13 @@ impl Running {
         finish(reply, &self.request.seen, self.tracked)
     }
 
+    /// Asks the client. Nothing is held: it calls again.
+    fn put(mut self, question: Raw) -> End {
+        self.work.settle(&Outcome::Cancelled);
+        let reply = Reply::passed(question, Some(Era::Modern), 0, false).without_context();
+        finish(reply, &self.request.seen, self.tracked)
+    }
+
     /// What the server said, and whether it was because it has no such tool.
     fn refused(&self, error: &ErrorBody) -> Failure {
         let failure = Failure::refused(error);
@@ -298,6 +316,8 @@ enum Over {
     Ended(End),
     Cancelled(Cancel),
     Promoted(Why),
+    /// The client is asked, and calls again.
+    Asked(Raw),
 }
 
 /// How long a call may take before it becomes a task, and how long that may take.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lb_exchange::{BoxFuture, Call, Caller, Cancel, Command, End, Exchange, Outcome};
-use lb_gateway::{Introduction, Kind, Need, Surface, Tracked, Via};
+use lb_gateway::{Introduction, Kind, LoginAnswer, Need, Surface, Tracked, Via};
 use lb_wire::Raw;
 use lb_wire::compose::Object;
 use lb_wire::revision::code;
@@ -73,7 +73,8 @@ impl Tools {
             Ok(((live, own), args)) => {
                 live.allow(call.rights.as_ref());
                 let seen = Seen { tool, live, caller: call.caller.clone(), own, rights: call.rights.clone() };
-                start(Request { seen, args, token: call.message.meta("progressToken"), asked: self.asked.clone() })
+                let (token, login) = (call.message.meta("progressToken"), LoginAnswer::of(call));
+                start(Request { seen, args, token, asked: self.asked.clone(), login })
             }
             Err(failure) => refuse(tool, &call.caller, &failure),
         }

@@ -12,11 +12,12 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use lb_auth::behind::{Behind, Opener};
+use lb_auth::behind::{Behind, Opener, Place};
 use lb_exchange::Tasks;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 /// How long somebody may take to log in, and a little more.
 const OPEN_FOR: Duration = Duration::from_secs(630);
@@ -35,15 +36,17 @@ pub fn opener(behind: Arc<OnceLock<Behind>>, tasks: Tasks) -> Opener {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(failed)?;
             let port = listener.local_addr().map_err(failed)?.port();
             let behind = behind.get().cloned().ok_or("it is not ready")?;
-            let stopping = tasks.clone();
+            let (stopping, closed) = (tasks.clone(), CancellationToken::new());
+            let close = closed.clone().drop_guard();
             tasks.spawn(async move {
                 tokio::select! {
                     () = serve(listener, behind) => {}
                     () = tokio::time::sleep(OPEN_FOR) => {}
+                    () = closed.cancelled() => {}
                     () = stopping.stopping() => {}
                 }
             });
-            Ok(format!("http://127.0.0.1:{port}{PATH}"))
+            Ok(Place { address: format!("http://127.0.0.1:{port}{PATH}"), close })
         })
     })
 }

@@ -12,12 +12,14 @@ use clap::Args;
 use lb_auth::behind::{Ended, Status};
 use lb_config::settings::Settings;
 use lb_exchange::{Principal, ServerSpec, Tasks};
+use serde_json::Value;
 
 use super::behind::on_demand;
 use crate::assembly::{load, names};
 use crate::cli::SurfaceName;
 use crate::flags::{self, Flags};
 use crate::run::Failure;
+use crate::state::logins::{self, KeptIn};
 
 /// How long somebody has to log in.
 const WAIT_MAX: Duration = Duration::from_secs(5 * 60);
@@ -51,7 +53,7 @@ pub struct Logout {
 /// `landbridge auth status`
 #[derive(Debug, Args)]
 pub struct Show {
-    /// Print JSON: an array of {server, type, issuer, scopes, expiresAt, state}.
+    /// Print JSON: an array of {server, type, issuer, scopes, expiresAt, state, key}.
     #[arg(long)]
     pub json: bool,
 
@@ -66,7 +68,7 @@ pub struct Show {
 /// Nobody did, or it failed.
 pub async fn login(command: &Login, settings: &Settings) -> Result<(), Failure> {
     let (server, tasks) = (find(&command.server, settings)?, Tasks::default());
-    let behind = on_demand(settings, &tasks).await?;
+    let behind = on_demand(settings, kept(settings).await?.store, &tasks)?;
     let begun = behind.login(&Principal::local(), &server).await;
     let needed = begun.map_err(|error| Failure::runtime(error.to_string()))?;
     print(&needed.url)?;
@@ -90,7 +92,7 @@ pub async fn login(command: &Login, settings: &Settings) -> Result<(), Failure> 
 /// It may still be kept.
 pub async fn logout(command: &Logout, settings: &Settings) -> Result<(), Failure> {
     let (server, tasks) = (find(&command.server, settings)?, Tasks::default());
-    let behind = on_demand(settings, &tasks).await?;
+    let behind = on_demand(settings, kept(settings).await?.store, &tasks)?;
     let ended = behind.logout(&Principal::local(), &server).await;
     let was_there = ended.map_err(|error| Failure::runtime(error.to_string()))?;
     print(if was_there { "logged out" } else { "nobody was logged in" })
@@ -103,23 +105,42 @@ pub async fn logout(command: &Logout, settings: &Settings) -> Result<(), Failure
 pub async fn status(command: &Show, settings: &Settings) -> Result<(), Failure> {
     let tasks = Tasks::default();
     let servers: Vec<Arc<ServerSpec>> = load(settings, SurfaceName::Tools)?.servers.into_iter().map(Arc::new).collect();
-    let behind = on_demand(settings, &tasks).await?;
+    let kept = kept(settings).await?;
+    let behind = on_demand(settings, kept.store, &tasks)?;
     let all = behind.status(&Principal::local(), &servers).await;
     let text = match command.json {
-        true => serde_json::to_string(&all).map_err(|error| Failure::runtime(error.to_string()))?,
-        false => as_table(&all),
+        true => as_json(&all, kept.key).map_err(|error| Failure::runtime(error.to_string()))?,
+        false => as_table(&all, kept.key),
     };
     print(text.trim_end())
 }
 
-fn as_table(all: &[Status]) -> String {
+/// What is kept for whoever sits at this machine.
+async fn kept(settings: &Settings) -> Result<logins::Opened, Failure> {
+    logins::open(&settings.state).await.map_err(|why| Failure::runtime(why.text()))
+}
+
+/// The rows, each with where the key is that they are sealed with.
+fn as_json(all: &[Status], key: KeptIn) -> serde_json::Result<String> {
+    let mut rows = serde_json::to_value(all)?;
+    for row in rows.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        row.insert("key".to_owned(), key.word().into());
+    }
+    serde_json::to_string(&rows)
+}
+
+fn as_table(all: &[Status], key: KeptIn) -> String {
     let mut text = format!("{:<20} {:<8} {:<11} {:<21} {}\n", "server", "type", "state", "until", "issuer");
     for one in all {
         let state = serde_json::to_value(one.state).ok();
-        let state = state.as_ref().and_then(serde_json::Value::as_str).unwrap_or_default();
+        let state = state.as_ref().and_then(Value::as_str).unwrap_or_default();
         let (until, issuer) = (one.expires_at.as_deref().unwrap_or("-"), one.issuer.as_deref().unwrap_or("-"));
         text += &format!("{:<20} {:<8} {state:<11} {until:<21} {issuer}\n", one.server, one.kind);
     }
+    text += match key {
+        KeptIn::Keyring => "\nThey are sealed with a key in the keyring of the system.\n",
+        KeptIn::Folder => "\nThey are sealed with a key in the same folder: no keyring of the system is used.\n",
+    };
     text
 }
 

@@ -32,41 +32,64 @@ pub fn read(state: &State, folder: Option<&Path>) -> Result<Vec<Secret>, String>
 /// Why they are no secrets, for people.
 pub fn lines(path: &Path) -> Result<Vec<Secret>, String> {
     let text = text_of(path).map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
+    parse(&text).map_err(|why| format!("{} {why}", path.display()))
+}
+
+/// The secrets in a text, one in each line.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse(text: &str) -> Result<Vec<Secret>, String> {
     let found: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     match found.as_slice() {
-        [] => Err(format!("{} is empty: openssl rand -hex 32 makes a key", path.display())),
-        [.., _, _, _] => Err(format!("{} has more than two lines: the key, and perhaps an older one", path.display())),
+        [] => Err("is empty: openssl rand -hex 32 makes a key".to_owned()),
+        [.., _, _, _] => Err("has more than two lines: the key, and perhaps an older one".to_owned()),
         keys if keys.iter().any(|key| key.len() < BYTES_MIN) => {
-            Err(format!("{}: a key has at least {BYTES_MIN} bytes: openssl rand -hex 32 makes one", path.display()))
+            Err(format!("has a key that is too short: at least {BYTES_MIN} bytes, as openssl rand -hex 32 makes one"))
         }
         keys => Ok(keys.iter().map(|key| Secret::new(*key)).collect()),
     }
 }
 
-fn text_of(path: &Path) -> io::Result<String> {
+/// What a file of secrets says.
+///
+/// # Errors
+/// It cannot be read.
+pub fn text_of(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(BYTES_MAX).read_to_string(&mut text)?;
     Ok(text)
 }
 
 /// The key of this file, which is made if there is none. Of two who make it at once, both use what one has written.
-fn made(path: &Path) -> Result<Vec<Secret>, String> {
-    let failed = |error: io::Error| format!("{} cannot be made: {error}", path.display());
+pub fn made(path: &Path) -> Result<Vec<Secret>, String> {
     if !path.exists() {
-        let key: [u8; 32] = rand::random();
-        let text: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-        let new = path.with_extension(format!("{}.new", std::process::id()));
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new).map_err(failed)?;
-        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-        // A link and not a rename: what another one has made meanwhile stays.
-        let linked = written.and_then(|()| fs::hard_link(&new, path));
-        let removed = fs::remove_file(&new);
-        match linked {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
-            _ => removed.map_err(failed)?,
-        }
+        write(path, &random()).map_err(|error| format!("{} cannot be made: {error}", path.display()))?;
     }
     lines(path)
+}
+
+/// A new key.
+pub fn random() -> String {
+    let key: [u8; 32] = rand::random();
+    key.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Writes a file for this user alone, as a whole, unless it is there.
+///
+/// # Errors
+/// It cannot be.
+pub fn write(path: &Path, text: &str) -> io::Result<()> {
+    let new = path.with_extension(format!("{}.new", std::process::id()));
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    // A link and not a rename: what another one has made meanwhile stays.
+    let linked = written.and_then(|()| fs::hard_link(&new, path));
+    let removed = fs::remove_file(&new);
+    match linked {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => removed,
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Whoever sits at this machine logs in once, through a client or on the command line.
 
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use lb_peers::harness::Gateway;
 use lb_peers::idp::{Browser, Decision};
@@ -21,6 +22,8 @@ async fn front(team: &World) -> (Gateway, std::path::PathBuf) {
     std::fs::write(&file, config(&team.url)).expect("written");
     let mut command = Command::new(LANDBRIDGE);
     command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(&file).stdin(Stdio::null());
+    // Not that of whoever runs this.
+    command.env("LANDBRIDGE_KEYRING", "off");
     let kept = folder.path().to_owned();
     (Gateway::launch(command, folder).await, kept)
 }
@@ -29,6 +32,7 @@ async fn front(team: &World) -> (Gateway, std::path::PathBuf) {
 fn auth(kept: &std::path::Path, args: &[&str]) -> Command {
     let mut command = Command::new(LANDBRIDGE);
     command.arg("auth").args(args).arg("--config").arg(kept.join("mcp.json")).env("XDG_STATE_HOME", kept);
+    command.env("LANDBRIDGE_KEYRING", "off");
     command.stdin(Stdio::null()).kill_on_drop(true);
     command
 }
@@ -93,6 +97,69 @@ async fn a_login_on_the_command_line_counts_for_a_gateway_that_runs() {
     let out = auth(&kept, &["logout", "team"]).output().await.expect("it runs");
     assert_eq!(String::from_utf8_lossy(&out.stdout), "logged out\n");
     assert_eq!(status(&kept).await[0]["state"], "logged_out");
+    // The gateway has the token in its memory, and learns of it without a call.
+    let began = Instant::now();
+    loop {
+        let servers = client.call("list_servers", json!({})).await;
+        if crate::row(servers.structured())["status"] == "login_needed" {
+            assert!(crate::row(servers.structured())["loginUrl"].is_string(), "{servers}");
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "{servers}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_modern_client_that_can_open_links_is_asked_to_among_the_tools_too() {
+    let team = World::start(ALLOW, &[]).await;
+    let (gateway, _) = front(&team).await;
+    let settings = Settings::modern().with(json!({ "elicitation": { "url": {} } }));
+    let client = ToolClient::http_as(&gateway, settings).await;
+    let call = json!({ "server": "team", "tool": ECHO, "args": {} });
+    let asked = client.call("execute_tool", call.clone()).await;
+    let result = asked.result();
+    assert_eq!(result["resultType"], "input_required", "{asked}");
+    let (key, question) = result["inputRequests"].as_object().and_then(|all| all.iter().next()).expect("a question");
+    let params = &question["params"];
+    assert_eq!((&params["mode"], params.get("elicitationId")), (&json!("url"), None), "{asked}");
+    let link = params["url"].as_str().expect("a link").to_owned();
+    // Who says no is not asked again: the model is told.
+    let declined = client.retry("execute_tool", call.clone(), &asked, json!({ key: { "action": "decline" } })).await;
+    assert!(declined.result()["resultType"] != "input_required" && declined.to_string().contains(&link), "{declined}");
+    let accept = json!({ key: { "action": "accept" } });
+    let mut browser = Browser::default();
+    let (works, _) = tokio::join!(
+        client.retry("execute_tool", call, &asked, accept),
+        open(&mut browser, &link, "alice", Decision::Approve)
+    );
+    assert!(works.to_string().contains("plain text"), "{works} {}", gateway.said());
+}
+
+#[tokio::test]
+async fn a_server_that_comes_while_it_runs_on_stdio_can_be_logged_in_to() {
+    let team = World::start(ALLOW, &[]).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("mcp.json");
+    std::fs::write(&file, "{\"mcpServers\":{}}").expect("written");
+    let args = ["--config", file.to_str().expect("a path"), "--keyring", "off"];
+    let client = ToolClient::stdio(LANDBRIDGE, None, &args).await;
+    std::fs::write(&file, config(&team.url)).expect("written");
+    let began = Instant::now();
+    let asked = loop {
+        let asked = client.call("execute_tool", json!({ "server": "team", "tool": ECHO, "args": {} })).await;
+        if asked.to_string().contains("http") {
+            break asked;
+        }
+        assert!(began.elapsed() < LOGIN_MAX, "{asked} {}", client.said());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    let servers = client.call("list_servers", json!({})).await;
+    assert_eq!(row(servers.structured())["status"], "login_needed", "{asked} {servers}");
+    let link = row(servers.structured())["loginUrl"].as_str().expect("a link").to_owned();
+    open(&mut Browser::default(), &link, "alice", Decision::Approve).await;
+    let works = client.call("execute_tool", json!({ "server": "team", "tool": ECHO, "args": {} })).await;
+    assert!(works.to_string().contains("plain text"), "{works} {}", client.said());
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@
 mod world;
 
 mod alone;
+mod keyring;
 mod people;
 
 use std::time::Duration;

@@ -10,13 +10,13 @@ use parking_lot::Mutex;
 use rmcp::transport::auth::{AuthError, AuthorizationManager, OAuthClientConfig, StateStore, StoredAuthorizationState};
 use url::Url;
 
-use super::credential::Steps;
+use super::credential::{Steps, Whose};
 use super::discover::{Challenge, DiscoverError, Found, Maker, discover, silent};
 use super::pending::{self, LIFE, Open, Pending};
 use super::tokens::{Client, Shows};
 use super::user::UserLogin;
-use super::{Behind, Landing, resource_of};
-use crate::secret::Secret;
+use super::{Behind, Inner, Landing, resource_of};
+use crate::secret::{Hash, Secret};
 use crate::token::seconds;
 
 /// What a login is wanted for.
@@ -52,9 +52,12 @@ impl UserLogin {
             None => Challenge::ask(&*port, &server).await,
         };
         let found = discover(port, &server, &challenge).await.map_err(|error| failed(error.to_string()))?;
-        let redirect_uri = match &self.behind.settings.landing {
-            Landing::At(address) => address.clone(),
-            Landing::Opened(open) => open().await.map_err(failed)?,
+        let (redirect_uri, place) = match &self.behind.settings.landing {
+            Landing::At(address) => (address.clone(), None),
+            Landing::Opened(open) => {
+                let place = open().await.map_err(failed)?;
+                (place.address, Some(place.close))
+            }
         };
         let scopes = self.scopes(&found, &want.scopes).await;
         let Found { maker, mut manager, .. } = found;
@@ -84,7 +87,12 @@ impl UserLogin {
             until: seconds(now) + LIFE.as_secs(),
         };
         let link = self.link(&pending);
-        pending::keep(&*self.behind.store, &pending, link, replaced).await.map_err(away)
+        let open = pending::keep(&*self.behind.store, &pending, link, replaced).await.map_err(away)?;
+        // Where somebody else has begun one, nobody comes back to ours.
+        if let Some(place) = place.filter(|_| open.id == pending.id) {
+            place.disarm();
+        }
+        Ok(open)
     }
 
     /// Whether somebody can sit in front of a browser as this principal.
@@ -138,6 +146,9 @@ impl UserLogin {
         let set = self.oauth();
         if let Some(id) = set.and_then(|set| set.client_id.clone()) {
             let secret = set.and_then(|set| set.client_secret.as_ref()).map(|secret| secret.expose().to_owned());
+            if let Some(secret) = &secret {
+                self.behind.may_show(&self.entry.whose, &id, secret, &maker.issuer).await?;
+            }
             return Ok(Client { id, secret, shows: maker.shows, registered: false });
         }
         let document = set.and_then(|set| set.client_id_metadata_url.clone()).or_else(|| self.document(redirect_uri));
@@ -161,6 +172,29 @@ impl UserLogin {
     fn document(&self, redirect_uri: &str) -> Option<String> {
         let url = self.behind.settings.public_url.as_deref().filter(|url| url.starts_with("https:"))?;
         (redirect_uri == format!("{url}{}", Behind::CALLBACK)).then(|| format!("{url}{}", Behind::DOCUMENT))
+    }
+}
+
+impl Inner {
+    /// Whether the operator's secret may be shown to this issuer.
+    pub(super) async fn may_show(
+        &self,
+        whose: &Whose,
+        client: &str,
+        secret: &str,
+        issuer: &str,
+    ) -> Result<(), DiscoverError> {
+        let secret = Hash::of(secret.as_bytes()).hex();
+        let place = [&whose.server, &whose.url, client, &secret].join("\0");
+        match pending::may_see(&*self.store, &place, issuer).await {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let why = "the server names another authorization server than the one that client_secret was first shown \
+                           to; if that is right, set a new client_secret of this server's auth";
+                Err(DiscoverError::Unfit(why.to_owned()))
+            }
+            Err(error) => Err(DiscoverError::Away(error.to_string())),
+        }
     }
 }
 
@@ -245,5 +279,9 @@ async fn authorization(
 
 /// The store does not answer.
 pub(super) fn away(error: lb_store::Error) -> LoginError {
-    LoginError::Failed(format!("the gateway cannot reach its store: {error}"))
+    LoginError::Failed(match error {
+        // Whoever opens it says what to do.
+        lb_store::Error::Refused(why) => why,
+        error => format!("the gateway cannot reach its store: {error}"),
+    })
 }

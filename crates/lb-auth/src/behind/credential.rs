@@ -27,7 +27,7 @@ const STEPS_FOR: Duration = Duration::from_secs(3_600);
 pub(super) struct Whose {
     pub principal: String,
     pub server: String,
-    url: String,
+    pub url: String,
 }
 
 impl Whose {

@@ -18,9 +18,15 @@ use super::outward::{Outward, Resource, Seen};
 use super::tokens::Shows;
 use crate::fetch::{Ask, Fetch, fetch};
 use crate::oidc::endpoint;
+use crate::redirect::is_loopback;
 
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 const PROBE_BYTES_MAX: usize = 64 * 1_024;
+/// What is shown of what a stranger wrote, in characters.
+const SHOWN_MAX: usize = 200;
+/// What is taken up of the scopes that a server names.
+const SCOPES_MAX: usize = 64;
+const SCOPE_BYTES_MAX: usize = 256;
 
 /// Why nobody can be asked for a token, in words for people.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -79,7 +85,15 @@ impl Challenge {
         let Some((header, params)) = best else { return Self::default() };
         Self {
             header: Some(header.clone()),
-            scopes: params.scope.as_deref().unwrap_or_default().split_ascii_whitespace().map(str::to_owned).collect(),
+            scopes: params
+                .scope
+                .as_deref()
+                .unwrap_or_default()
+                .split_ascii_whitespace()
+                .filter(|scope| scope.len() <= SCOPE_BYTES_MAX)
+                .take(SCOPES_MAX)
+                .map(str::to_owned)
+                .collect(),
             wants_more: params.is_insufficient_scope(),
         }
     }
@@ -128,7 +142,7 @@ pub(super) async fn discover(
     let said = seen.resource.as_ref().filter(|_| is_named);
     let maker = match resolved.source {
         AuthorizationMetadataSource::LegacyEndpointFallback => silent_maker(&resolved.metadata, server, &seen)?,
-        _ => maker(&resolved.metadata, said)?,
+        _ => maker(&resolved.metadata, said, server)?,
     };
     let resource = said.and_then(|said| said.resource.clone()).unwrap_or_else(|| server.to_string());
     Ok(Found { maker, resource, manager })
@@ -137,27 +151,27 @@ pub(super) async fn discover(
 fn failed(error: &AuthError, seen: &Seen) -> DiscoverError {
     match &seen.away {
         Some(why) => DiscoverError::Away(why.clone()),
-        None => {
-            let text = error.to_string();
-            DiscoverError::Unfit(text.lines().next().unwrap_or_default().to_owned())
-        }
+        None => DiscoverError::Unfit(clip(&error.to_string())),
     }
 }
 
 /// One that says something of itself.
-fn maker(metadata: &AuthorizationMetadata, said: Option<&Resource>) -> Result<Maker, DiscoverError> {
+fn maker(metadata: &AuthorizationMetadata, said: Option<&Resource>, server: &Url) -> Result<Maker, DiscoverError> {
     let unfit = |why: &str| DiscoverError::Unfit(why.to_owned());
     let issuer = metadata.issuer.as_deref().ok_or_else(|| unfit("the authorization server does not name itself"))?;
     // The SDK lets a slash at the end pass. Two issuers may differ in nothing else.
     if said.is_some_and(|said| !said.names(issuer)) {
-        let why =
-            format!("the server names another authorization server than {issuer}; both must be equal byte for byte");
+        let why = format!(
+            "the server names another authorization server than {}; both must be equal byte for byte",
+            clip(issuer)
+        );
         return Err(DiscoverError::Unfit(why));
     }
     // The SDK only warns where nothing is said.
     let methods = metadata.code_challenge_methods_supported.as_deref().unwrap_or_default();
     if !methods.iter().any(|method| method == "S256") {
-        return Err(DiscoverError::Unfit(format!("{issuer} does not say that it protects logins with PKCE (S256)")));
+        let why = format!("{} does not say that it protects logins with PKCE (S256)", clip(issuer));
+        return Err(DiscoverError::Unfit(why));
     }
     let more = |name: &str| metadata.additional_fields.get(name);
     let is = |name: &str| more(name) == Some(&Value::Bool(true));
@@ -172,13 +186,13 @@ fn maker(metadata: &AuthorizationMetadata, said: Option<&Resource>) -> Result<Ma
         says_iss: is("authorization_response_iss_parameter_supported"),
         is_named: true,
         token_endpoint: metadata.token_endpoint.clone(),
-        revocation_endpoint: revocation.filter(|address| endpoint(address).is_ok()),
+        revocation_endpoint: revocation.filter(|address| is_safe(address, server)),
         registers: metadata.registration_endpoint.is_some(),
         takes_documents: is("client_id_metadata_document_supported"),
         shows: Shows::of(&texts("token_endpoint_auth_methods_supported")),
         offline: scopes.iter().any(|scope| scope == "offline_access"),
     };
-    are_safe(metadata).map(|()| maker)
+    are_safe(metadata, server).map(|()| maker)
 }
 
 /// One that says nothing of itself, as those of 2025-03-26 may: its addresses are then known.
@@ -187,7 +201,7 @@ fn silent_maker(metadata: &AuthorizationMetadata, server: &Url, seen: &Seen) -> 
         let why = "the server says something of where to log in, and it cannot be used";
         return Err(DiscoverError::Unfit(why.to_owned()));
     }
-    are_safe(metadata)?;
+    are_safe(metadata, server)?;
     Ok(Maker {
         issuer: server.origin().ascii_serialization(),
         says_iss: false,
@@ -202,16 +216,27 @@ fn silent_maker(metadata: &AuthorizationMetadata, server: &Url, seen: &Seen) -> 
 }
 
 /// Nobody is sent to an address where others can listen, and nothing is sent there.
-fn are_safe(metadata: &AuthorizationMetadata) -> Result<(), DiscoverError> {
+fn are_safe(metadata: &AuthorizationMetadata, server: &Url) -> Result<(), DiscoverError> {
     let addresses = [Some(&metadata.authorization_endpoint), Some(&metadata.token_endpoint)];
     for address in addresses.into_iter().chain([metadata.registration_endpoint.as_ref()]).flatten() {
-        if endpoint(address).is_err() {
+        if !is_safe(address, server) {
             let shown = Url::parse(address).map(|url| url.origin().ascii_serialization()).unwrap_or_default();
-            let why = format!("one of the addresses of the authorization server is not https: {shown}");
+            let why = format!("one of the addresses of the authorization server is not https: {}", clip(&shown));
             return Err(DiscoverError::Unfit(why));
         }
     }
     Ok(())
+}
+
+/// Encrypted, or on this machine with the server: one elsewhere must not have us, or a browser, speak to what listens
+/// here.
+fn is_safe(address: &str, server: &Url) -> bool {
+    endpoint(address).is_ok_and(|url| !is_loopback(&url) || is_loopback(server))
+}
+
+/// The beginning of what a stranger wrote, which people and models will read.
+fn clip(text: &str) -> String {
+    text.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).take(SHOWN_MAX).collect()
 }
 
 #[cfg(test)]

@@ -186,7 +186,7 @@ impl Inner {
             }
         }
         if let Some(entry) = self.known_user(&pending.whose) {
-            entry.hold(credential);
+            entry.hold(credential, now);
         }
         Ok(())
     }

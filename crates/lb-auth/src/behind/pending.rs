@@ -210,5 +210,18 @@ pub(super) async fn worked(store: &dyn Store, place: &str, client: &Client) -> R
     store.set(&by_id("client", place)?, written(client)?, REGISTERED_FOR).await
 }
 
+/// Whether a secret of the operator may be shown to an issuer: to the one that it was first shown to, and to no other. A
+/// server says by itself who makes its tokens, and could name anybody.
+pub(super) async fn may_see(store: &dyn Store, place: &str, issuer: &str) -> Result<bool, Error> {
+    let key = by_id("issuer", place)?;
+    if store.set_if_absent(&key, issuer.to_owned(), SHOWN_FOR).await? {
+        return Ok(true);
+    }
+    let is_same = store.get(&key).await?.as_deref() == Some(issuer.as_bytes());
+    Ok(is_same && store.expire(&key, SHOWN_FOR).await?)
+}
+
+/// How long it is remembered to whom a secret was shown.
+const SHOWN_FOR: Duration = Duration::from_secs(400 * 86_400);
 /// How long a registration that nobody uses is kept.
 const REGISTERED_FOR: Duration = Duration::from_secs(30 * 86_400);

@@ -158,6 +158,8 @@ impl Renewal {
         let challenge = self.entry.memory.lock().challenge.clone();
         let port = self.behind.fetch(self.spec.bounds);
         let found = discover(port, &server, &challenge).await.map_err(|error| error.to_string())?;
+        let shown = self.behind.may_show(&whose, id, secret.expose(), &found.maker.issuer).await;
+        shown.map_err(|error| error.to_string())?;
         let mut scopes = set.scopes.clone();
         if scopes.is_empty() {
             scopes = super::discover::silent(found.manager.select_initial_scopes(&[])).await;

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use lb_exchange::{LoginError, Principal, ServerAuth, ServerSpec};
+use lb_exchange::{Bounds, LoginError, Principal, ServerAuth, ServerSpec};
 use serde::Serialize;
 
-use super::Behind;
 use super::begin::away;
 use super::credential::{self, Credential, Whose};
 use super::tokens;
+use super::{Behind, Inner};
 use crate::pages::date;
 
 /// How a login stands.
@@ -106,7 +106,7 @@ impl Behind {
             ServerAuth::Service(_) => {
                 let held = Whose::ours(server).and_then(|whose| self.0.service(&whose).forget());
                 if let Some(held) = &held {
-                    self.revoke(server, held).await;
+                    self.0.revoke(server.bounds, held).await;
                 }
                 Ok(held.is_some())
             }
@@ -121,23 +121,26 @@ impl Behind {
         let mut found = false;
         // What is renewed meanwhile is another record.
         while let Some(kept) = credential::load(store, &whose).await.map_err(away)? {
-            self.revoke(server, &kept.credential).await;
+            self.0.revoke(server.bounds, &kept.credential).await;
             credential::forget(store, &kept).await.map_err(away)?;
             found = true;
         }
         if let Some(entry) = self.0.known_user(&whose) {
-            entry.drop_held();
+            entry.end();
         }
         Ok(found)
     }
+}
 
-    /// What it is not told ends by itself.
-    async fn revoke(&self, server: &ServerSpec, credential: &Credential) {
+impl Inner {
+    /// Tells the authorization server that a login ended. What it is not told ends by itself.
+    pub(super) async fn revoke(&self, bounds: Bounds, credential: &Credential) {
         let Some(address) = &credential.revocation_endpoint else { return };
         let (token, kind) = credential.revocable();
-        let port = self.0.fetch(server.bounds);
+        let port = self.fetch(bounds);
         if let Err(error) = tokens::revoke(&*port, address, &credential.client, token, kind).await {
-            tracing::warn!(server = %server.name, %error, "the authorization server was not told that a login ended");
+            let server = &credential.whose.server;
+            tracing::warn!(%server, %error, "the authorization server was not told that a login ended");
         }
     }
 }

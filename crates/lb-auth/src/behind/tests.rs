@@ -6,6 +6,7 @@ use http::{Request, Response};
 use lb_exchange::OauthClient;
 use serde_json::json;
 
+use super::credential::Credential;
 use super::discover::tests::{METADATA, RESOURCE, SERVER, metadata, resource, web};
 use super::single::Single;
 use super::*;
@@ -138,4 +139,180 @@ async fn we_are_who_the_operator_says_or_our_own_document_or_who_we_register_as(
         assert_eq!((of("prompt").as_deref(), of("resource").as_deref()), (Some("consent"), Some(SERVER)));
         assert!(bounds.lock().iter().all(|asked| *asked == Bounds::Public), "nobody is asked who may not be");
     }
+}
+
+/// A server that people log in to, and somebody who is logged in there.
+fn files(auth: OauthClient) -> Arc<ServerSpec> {
+    let name = lb_exchange::ServerName::parse("files").unwrap();
+    let target = Target::http(SERVER, Vec::new()).unwrap();
+    Arc::new(ServerSpec { auth: ServerAuth::User(auth), ..ServerSpec::new(name, target) })
+}
+
+fn terms(whose: Whose) -> credential::Terms {
+    credential::Terms {
+        whose,
+        issuer: "https://as.test".into(),
+        client: tokens::Client { id: "us".into(), secret: None, shows: tokens::Shows::Post, registered: false },
+        token_endpoint: "https://as.test/token".into(),
+        revocation_endpoint: Some("https://as.test/revoke".into()),
+        resource: SERVER.into(),
+        scopes: Vec::new(),
+        steps: credential::Steps::default(),
+    }
+}
+
+fn given(life: u64) -> tokens::Tokens {
+    let life = Some(std::time::Duration::from_secs(life));
+    tokens::Tokens { access: "a1".into(), refresh: Some("r1".into()), life, scopes: None }
+}
+
+/// A node with a clock that a test sets.
+fn node(store: &Arc<dyn Store>, web: Arc<dyn Fetch>, clock: fn() -> SystemTime) -> Behind {
+    let landing = Landing::At("http://127.0.0.1/cb".into());
+    let settings = Settings { name: "us".into(), public_url: None, landing };
+    let reach: Reach = Arc::new(move |_| web.clone());
+    Behind::with_clock(settings, Ports { store: store.clone(), reach, people: None }, clock)
+}
+
+#[tokio::test]
+async fn a_logout_elsewhere_ends_a_login_here_within_five_seconds() {
+    static NOW: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1_000);
+    fn clock() -> SystemTime {
+        at(0) + std::time::Duration::from_secs(NOW.load(Ordering::SeqCst))
+    }
+    let (store, web) = (memory().await, Arc::new(web(&[])));
+    let (here, elsewhere) = (node(&store, web.clone(), clock), node(&store, web.clone(), clock));
+    let (alice, spec) = (Principal::named("alice"), files(OauthClient::default()));
+    let whose = Whose::of(&alice, &spec).unwrap();
+    credential::keep(&*store, &Credential::new(terms(whose), given(3_600), 0, clock())).await.unwrap();
+    let login = here.of(&alice, &spec).unwrap();
+    assert!(login.proof().await.unwrap().is_some() && !login.is_over().await);
+    assert_eq!(elsewhere.logout(&alice, &spec).await, Ok(true));
+    assert!(web.asked.lock().iter().any(|url| url == "https://as.test/revoke"), "{:?}", web.asked.lock());
+    NOW.fetch_add(4, Ordering::SeqCst);
+    assert!(login.proof().await.unwrap().is_some(), "nobody looks at every call");
+    NOW.fetch_add(1, Ordering::SeqCst);
+    assert_eq!(login.proof().await.unwrap(), None);
+    assert!(login.is_over().await);
+    // A login that is not theirs any more, and then is again.
+    credential::keep(&*store, &Credential::new(terms(Whose::of(&alice, &spec).unwrap()), given(60), 0, clock()))
+        .await
+        .unwrap();
+    assert!(login.proof().await.unwrap().is_some() && !login.is_over().await);
+    // One that ends and cannot be renewed is over without anybody's doing.
+    let mut last = Credential::new(terms(Whose::of(&alice, &spec).unwrap()), given(60), u64::MAX / 4, clock());
+    last.refresh = None;
+    credential::keep(&*store, &last).await.unwrap();
+    NOW.fetch_add(5, Ordering::SeqCst);
+    assert!(!login.is_over().await);
+    NOW.fetch_add(60, Ordering::SeqCst);
+    assert!(login.is_over().await);
+}
+
+/// Gives the next token once it is told to, and notes what is revoked.
+struct Slow {
+    asked: tokio::sync::Notify,
+    go_on: tokio::sync::Notify,
+    revoked: Mutex<Vec<String>>,
+}
+
+impl Fetch for Slow {
+    fn fetch(&self, ask: Ask) -> futures_util::future::BoxFuture<'_, Result<Response<Bytes>, FetchError>> {
+        async move {
+            let body = match ask.url.path() {
+                "/token" => {
+                    self.asked.notify_one();
+                    self.go_on.notified().await;
+                    json!({"access_token": "a2", "refresh_token": "r2", "token_type": "Bearer", "expires_in": 60})
+                }
+                _ => {
+                    self.revoked.lock().push(String::from_utf8_lossy(&ask.body).into_owned());
+                    json!({})
+                }
+            };
+            Ok(Response::new(body.to_string().into()))
+        }
+        .boxed()
+    }
+}
+
+#[tokio::test]
+async fn what_is_renewed_while_somebody_logs_out_is_revoked_and_not_used() {
+    let slow = Arc::new(Slow { asked: Default::default(), go_on: Default::default(), revoked: Mutex::default() });
+    let (store, alice, spec) = (memory().await, Principal::named("alice"), files(OauthClient::default()));
+    let behind = node(&store, slow.clone(), SystemTime::now);
+    let whose = Whose::of(&alice, &spec).unwrap();
+    // It has ended, so that the next one is asked for.
+    let ended = SystemTime::now() - std::time::Duration::from_secs(120);
+    credential::keep(&*store, &Credential::new(terms(whose), given(60), 0, ended)).await.unwrap();
+    let login = behind.of(&alice, &spec).unwrap();
+    let (renewed, ()) = tokio::join!(login.proof(), async {
+        slow.asked.notified().await;
+        assert_eq!(behind.logout(&alice, &spec).await, Ok(true));
+        slow.go_on.notify_one();
+    });
+    // Nobody can be asked where to log in, in this test.
+    assert!(matches!(renewed, Err(LoginError::Failed(_))), "{renewed:?}");
+    let revoked = slow.revoked.lock().clone();
+    assert!(revoked.iter().any(|form| form.contains("token=r2")), "{revoked:?}");
+    assert_eq!(login.proof().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_secret_of_the_operator_is_shown_to_the_issuer_that_it_was_first_shown_to() {
+    let store = memory().await;
+    let client = |secret: &str| OauthClient {
+        client_id: Some("us".into()),
+        client_secret: Some(lb_exchange::Secret::new(secret)),
+        ..OauthClient::default()
+    };
+    let evil = "https://evil.test/.well-known/oauth-authorization-server";
+    let said = |issuer: &str| {
+        let place = |path: &str| json!(format!("{issuer}/{path}"));
+        metadata(&json!({"issuer": issuer, "token_endpoint": place("token"), "authorization_endpoint": place("a")}))
+    };
+    let honest = || web(&[(RESOURCE, 200, resource("https://as.test")), (METADATA, 200, metadata(&json!({})))]);
+    let moved = || web(&[(RESOURCE, 200, resource("https://evil.test")), (evil, 200, said("https://evil.test"))]);
+    let begin = async |web: discover::tests::Web, auth: OauthClient, who: &str| {
+        let behind = node(&store, Arc::new(web), SystemTime::now);
+        behind.login(&Principal::named(who), &files(auth)).await
+    };
+    begin(honest(), client("s1"), "alice").await.unwrap();
+    begin(honest(), client("s1"), "bob").await.unwrap();
+    // The server names somebody else from now on.
+    let Err(LoginError::Failed(why)) = begin(moved(), client("s1"), "carol").await else { panic!("it was shown") };
+    assert!(why.contains("first shown to"), "{why}");
+    begin(moved(), client("s2"), "carol").await.unwrap();
+    let public = OauthClient { client_id: Some("us".into()), ..OauthClient::default() };
+    begin(moved(), public, "dave").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_login_that_does_not_begin_leaves_no_place_open() {
+    use tokio_util::sync::CancellationToken;
+    let opened: Arc<Mutex<Vec<CancellationToken>>> = Arc::default();
+    let noted = opened.clone();
+    let opener: Opener = Arc::new(move || {
+        let token = CancellationToken::new();
+        noted.lock().push(token.clone());
+        let place = Place { address: "http://127.0.0.1:1/callback".into(), close: token.drop_guard() };
+        std::future::ready(Ok(place)).boxed()
+    });
+    let store = memory().await;
+    let behind = |registers: u16| {
+        let web: Arc<dyn Fetch> = Arc::new(web(&[
+            (RESOURCE, 200, resource("https://as.test")),
+            (METADATA, 200, metadata(&json!({}))),
+            ("https://as.test/register", registers, json!({"client_id": "us", "redirect_uris": []})),
+        ]));
+        let settings = Settings { name: "us".into(), public_url: None, landing: Landing::Opened(opener.clone()) };
+        Behind::new(settings, Ports { store: store.clone(), reach: Arc::new(move |_| web.clone()), people: None })
+    };
+    let (alice, spec) = (Principal::named("alice"), files(OauthClient::default()));
+    for _ in 0..3 {
+        assert!(behind(400).login(&alice, &spec).await.is_err());
+    }
+    assert!(opened.lock().len() == 3 && opened.lock().iter().all(CancellationToken::is_cancelled));
+    behind(201).login(&alice, &spec).await.unwrap();
+    assert!(opened.lock().last().is_some_and(|place| !place.is_cancelled()), "somebody comes back to it");
 }

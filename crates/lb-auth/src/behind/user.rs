@@ -20,6 +20,10 @@ use super::single::Single;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long nobody asks again after an authorization server was away.
 const REST: Duration = Duration::from_secs(1);
+/// For how long what is in memory counts without a look at the store: what was ended elsewhere ends here, too.
+const COUNTS_FOR: Duration = Duration::from_secs(5);
+/// How long such a look may take. A store that is away ends nothing.
+const LOOK_MAX: Duration = Duration::from_secs(1);
 
 /// What all connections of a principal to a server share.
 pub(super) struct UserEntry {
@@ -35,6 +39,10 @@ struct Memory {
     held: Option<Credential>,
     /// Whether something newer may lie in the store.
     is_stale: bool,
+    /// When the store was last asked.
+    looked: Option<SystemTime>,
+    /// Whether there was a login, and it ended.
+    is_over: bool,
     /// When, and why, nobody could be asked for the next one.
     failed: Option<(SystemTime, String)>,
 }
@@ -60,17 +68,33 @@ impl UserEntry {
         self.memory.lock().is_stale = true;
     }
 
-    /// Takes up what came of a login or a renewal.
-    pub fn hold(&self, credential: Credential) {
+    /// Takes up what came of a login or a renewal, or lies in the store.
+    pub fn hold(&self, credential: Credential, now: SystemTime) {
         let mut memory = self.memory.lock();
         if memory.held.as_ref().is_none_or(|held| held.number <= credential.number) {
-            *memory = Memory { held: Some(credential), is_stale: false, failed: None };
+            *memory = Memory { held: Some(credential), looked: Some(now), ..Memory::default() };
         }
     }
 
-    /// Forgets it.
-    pub fn drop_held(&self) {
-        *self.memory.lock() = Memory::default();
+    /// Forgets it: it has ended.
+    pub fn end(&self) {
+        *self.memory.lock() = Memory { is_over: true, ..Memory::default() };
+    }
+
+    /// Begins a look at the store; the number of what is in memory.
+    fn look(&self, now: SystemTime) -> Option<u64> {
+        let mut memory = self.memory.lock();
+        memory.looked = Some(now);
+        memory.held.as_ref().map(|held| held.number)
+    }
+
+    /// There is nothing in the store. What came into memory during the look is newer than that.
+    fn missing(&self, before: Option<u64>) {
+        let mut memory = self.memory.lock();
+        let held = memory.held.as_ref().map(|held| held.number);
+        if held.is_some() && held == before {
+            *memory = Memory { is_over: true, looked: memory.looked, ..Memory::default() };
+        }
     }
 
     fn failed(&self, now: SystemTime) -> Option<String> {
@@ -103,6 +127,17 @@ impl Login for UserLogin {
         Box::pin(async move { self.after(refusal).await.map(|credential| credential.proof()) })
     }
 
+    fn is_over(&self) -> BoxFuture<'_, bool> {
+        Box::pin(async move {
+            let held = self.held().await.ok().flatten();
+            let now = self.behind.now();
+            match held {
+                Some(held) => held.refresh.is_none() && !held.is_alive(now),
+                None => self.entry.memory.lock().is_over,
+            }
+        })
+    }
+
     fn ended<'a>(&'a self, id: &'a str) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             // How it ended is known by what goes with the next request.
@@ -112,22 +147,32 @@ impl Login for UserLogin {
 }
 
 impl UserLogin {
-    /// What is in memory, or else in the store.
+    /// What is in memory, or else in the store. Once in a while somebody looks whether it is still there, while the
+    /// others go on.
     async fn held(&self) -> Result<Option<Credential>, LoginError> {
-        {
+        let now = self.behind.now();
+        let (held, counts) = {
             let memory = self.entry.memory.lock();
-            if let (Some(held), false) = (&memory.held, memory.is_stale) {
-                return Ok(Some(held.clone()));
-            }
+            let age = memory.looked.and_then(|looked| now.duration_since(looked).ok());
+            (memory.held.clone().filter(|_| !memory.is_stale), age.is_some_and(|age| age < COUNTS_FOR))
+        };
+        match held {
+            Some(held) if counts => Ok(Some(held)),
+            Some(held) => match tokio::time::timeout(LOOK_MAX, self.load()).await {
+                Ok(Ok(found)) => Ok(found),
+                Ok(Err(_)) | Err(_) => Ok(Some(held)),
+            },
+            None => self.load().await,
         }
-        self.load().await
     }
 
-    /// What is in the store, where it is newer than what is in memory.
+    /// What is in the store, where it is newer than what is in memory. What is not there any more was ended.
     async fn load(&self) -> Result<Option<Credential>, LoginError> {
-        let kept = credential::load(&*self.behind.store, &self.entry.whose).await.map_err(away)?;
-        if let Some(kept) = kept {
-            self.entry.hold(kept.credential);
+        let now = self.behind.now();
+        let before = self.entry.look(now);
+        match credential::load(&*self.behind.store, &self.entry.whose).await.map_err(away)? {
+            Some(kept) => self.entry.hold(kept.credential, now),
+            None => self.entry.missing(before),
         }
         Ok(self.entry.memory.lock().held.clone())
     }

@@ -63,6 +63,8 @@ pub struct State {
     pub key: Option<Secret>,
     /// A file with that.
     pub key_file: Option<PathBuf>,
+    /// Whether the keyring of the system may be used, for logins of whoever sits at this machine.
+    pub uses_keyring: bool,
     /// Other nodes.
     pub node: Node,
 }
@@ -83,8 +85,14 @@ impl State {
             ca: path("node_ca"),
             insecure: gathered.switch("node_insecure"),
         };
-        let state =
-            Self { store, durability, key: gathered.text("key").map(Secret::new), key_file: path("key_file"), node };
+        let state = Self {
+            store,
+            durability,
+            key: gathered.text("key").map(Secret::new),
+            key_file: path("key_file"),
+            uses_keyring: !gathered.is("keyring", "off"),
+            node,
+        };
         state.check(gathered);
         state
     }

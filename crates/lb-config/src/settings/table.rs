@@ -160,6 +160,7 @@ const TABLE: &[Setting] = &[
     Setting::new("allow_stdio_spawn", Demo, Switch, "false", "Let clients add servers that are programs to be started on this machine (add_server with a command)"),
     Setting::new("allow_commands", Serve, List(check::command), "none", "With --auth: programs that administrators may add over HTTP, each as an absolute path with the arguments it must have; `*` stands for one argument of any text that is no option").named("COMMAND"),
     Setting::new("pin", Servers, Word(&["off", "warn", "hide"]), "warn", "What happens to a tool whose description, schemas or annotations are no longer what they were when it was first seen: warn tells, hide keeps it from clients until the server is added anew").named("MODE"),
+    Setting::new("keyring", Servers, Word(&["auto", "off"]), "auto", "Where the key lies that logins at servers are sealed with: auto puts it into the keyring of the system where one is open, off beside them").named("MODE"),
     Setting::new("record_args", Demo, Switch, "false", "Show the arguments of calls on the waterfall page, without what looks secret, 1 KiB each at most"),
     Setting { secret: true, reloads: true, ..Setting::new("operator_token", Serve, Text(check::token), "none", "Lets operators see the pages for them from elsewhere") }.without_flag(),
 

@@ -67,6 +67,8 @@ pub(super) struct State {
     pub(super) stopped: Option<Box<str>>,
     /// The login without which it cannot be connected.
     pub(super) login: Option<LoginNeeded>,
+    /// It is connected although nobody is logged in there any more.
+    pub(super) needs_no_login: bool,
 }
 
 /// What the keeper shall do next.
@@ -117,6 +119,7 @@ impl Backend {
             trial: false,
             stopped: None,
             login: None,
+            needs_no_login: false,
         };
         Arc::new(Self {
             entry: entry.clone(),
@@ -493,22 +496,22 @@ impl Backend {
         if which != Listing::Tools || !self.pins.are_on() {
             return rows;
         }
-        let seen = self.pins.look(self.entry.spec(), connection.revision().as_str(), &rows);
+        let seen = self.pins.look(self.entry.spec(), self.ourselves.principal(), connection.revision().as_str(), &rows);
         let gateway = self.lives().first().and_then(|live| live.gateway.upgrade());
         if let Some(gateway) = gateway {
-            gateway.tell_changed(self.entry.spec(), &seen.news);
+            gateway.tell_changed(self.entry.spec(), self.ourselves.principal(), &seen.news);
         }
         seen.shown(rows)
     }
 
     /// Whether a tool is not what it was when it was first seen.
     pub fn has_changed(&self, tool: &str) -> bool {
-        self.pins.has_changed(self.entry.spec(), tool)
+        self.pins.has_changed(self.entry.spec(), self.ourselves.principal(), tool)
     }
 
     /// Why a tool may not be called, if it may not.
     pub fn refuses(&self, tool: &str) -> Option<String> {
-        self.pins.refuses(self.entry.spec(), tool)
+        self.pins.refuses(self.entry.spec(), self.ourselves.principal(), tool)
     }
 
     fn refused(&self, error: &ErrorBody) -> Unavailable {

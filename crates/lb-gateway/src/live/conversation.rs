@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lb_backend::Connection;
 use lb_exchange::{
-    Answer, AskKey, Call, Cancel, Command, End, Exchange, Mount, Note, Outcome, Step, Tasks, Trace, Yield,
+    Answer, Ask, AskKey, Call, Cancel, Command, End, Exchange, Mount, Note, Outcome, Resume, Step, Tasks, Trace, Yield,
 };
 use lb_session::Cause;
 use lb_wire::revision::{Era, code};
@@ -261,7 +261,8 @@ impl Conversation {
             }
         }
         for ask in &need.asks {
-            self.out.step(Step::Ask(lb_exchange::Ask { resume: lb_exchange::Resume::Live, ..ask.clone() })).await;
+            let resume = if need.is_ours { ask.resume.clone() } else { Resume::Live };
+            self.out.step(Step::Ask(Ask { resume, ..ask.clone() })).await;
         }
         let mut answers: Vec<(AskKey, Answer)> = Vec::new();
         while answers.len() < need.asks.len() {

@@ -96,6 +96,8 @@ pub struct Need {
     state: Option<Raw>,
     /// Whether the answers go along; a URL that was opened is enough by itself.
     responses: bool,
+    /// Whether we ask, and not the server.
+    pub(super) is_ours: bool,
 }
 
 impl Need {
@@ -114,7 +116,7 @@ impl Need {
                         asks.push(ask);
                     }
                 }
-                Some(Self { asks, state: result.member("requestState"), responses: true })
+                Some(Self { asks, state: result.member("requestState"), responses: true, is_ours: false })
             }
             Outcome::Error(error) if error.code == URL_ELICITATION_REQUIRED => {
                 let listed = error.raw.member("data").and_then(|data| data.member("elicitations"))?;
@@ -126,7 +128,7 @@ impl Need {
                     resume: Resume::Live,
                 };
                 let asks: Vec<_> = objects(&listed).into_iter().take(ASKS_MAX).enumerate().map(ask).collect();
-                (!asks.is_empty()).then_some(Self { asks, state: None, responses: false })
+                (!asks.is_empty()).then_some(Self { asks, state: None, responses: false, is_ours: false })
             }
             Outcome::Error(_) | Outcome::Cancelled => None,
         }
@@ -134,7 +136,7 @@ impl Need {
 
     /// A link that must be opened first.
     pub(super) fn of_link(ask: Ask) -> Self {
-        Self { asks: vec![ask], state: None, responses: false }
+        Self { asks: vec![ask], state: None, responses: false, is_ours: true }
     }
 
     /// The params of the request, with the answers. `None` when the server cannot be told: it has no word for a failure.

@@ -293,7 +293,7 @@ async fn succeeded(
             state.facts = Some(facts);
             state.attempts += 1;
             (state.last, state.trial, state.order.reconnect) = (None, false, false);
-            state.login = None;
+            (state.login, state.needs_no_login) = (None, false);
         }
         accepted.map(|told| (told, state.prints.replace(prints)))
     };

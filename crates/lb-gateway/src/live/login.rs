@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lb_exchange::{Answer, Ask, AskKey, AskKind, End, LoginNeeded, Outcome, Resume};
+use lb_exchange::{Answer, Ask, AskKey, AskKind, End, LoginNeeded, Outcome, Resume, ServerAuth};
+use lb_session::backend::Status;
 use lb_wire::Text;
 use tokio::time::Instant;
 
+use super::Live;
 use super::backend::Backend;
 use super::conversation::Conversation;
 use super::input::Need;
@@ -20,6 +22,8 @@ const LINK_MAX: Duration = Duration::from_secs(10 * 60);
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// Shortest wait between two looks.
 const LOOK_MIN: Duration = Duration::from_millis(500);
+/// How long those who want to see how servers stand wait for what their logins say.
+const STAND_MAX: Duration = Duration::from_secs(3);
 
 /// The login that a call has asked for.
 #[derive(Debug)]
@@ -101,13 +105,53 @@ fn is_accepted(answer: &Answer) -> bool {
     }
 }
 
+impl Live {
+    /// Looks whether the logins are still there that servers were connected with. One whose login has ended is connected
+    /// anew, so that it says what it wants, and clients where to get it. Cancel safe: yes.
+    pub async fn look_at_logins(&self) {
+        let all: Vec<Arc<Backend>> =
+            self.backends.lock().values().filter(|backend| backend.has_login()).cloned().collect();
+        if all.is_empty() {
+            return;
+        }
+        let looks = all.iter().map(|backend| backend.look_at_login());
+        // What is not known by then is shown as it was.
+        drop(tokio::time::timeout(STAND_MAX, futures_util::future::join_all(looks)).await);
+    }
+}
+
 impl Backend {
+    /// Whether it is connected, and perhaps with somebody's login.
+    fn has_login(&self) -> bool {
+        let state = self.state.lock();
+        matches!(self.entry.spec().auth, ServerAuth::User(_))
+            && state.machine.status() == Status::Connected
+            && !state.needs_no_login
+    }
+
+    async fn look_at_login(self: &Arc<Self>) {
+        let Some(login) = self.entry.server.login(self.ourselves.principal()) else { return };
+        if login.is_over().await && self.reconnect(STAND_MAX).await.is_ok() {
+            // It has one by now, or wants none.
+            let is_free = login.is_over().await;
+            self.state.lock().needs_no_login = is_free;
+        }
+    }
+
     /// Waits until a login has come to its end; forever where that cannot be known.
     async fn login_ended(&self, id: &str) {
         match self.entry.server.login(self.ourselves.principal()) {
             Some(login) => login.ended(id).await,
             None => std::future::pending().await,
         }
+    }
+
+    /// Waits for a login that somebody is at, as long as clients have patience. Most are done in a moment.
+    ///
+    /// Cancel safe: yes.
+    pub async fn wait_for_login(&self, id: &str) {
+        // Done or not: the call tells.
+        drop(tokio::time::timeout(login::WAIT, self.login_ended(id)).await);
     }
 
     /// Connects by itself when somebody has logged in.
@@ -136,7 +180,7 @@ impl Need {
             kind: AskKind::Elicitation,
             method: Text::from_static("elicitation/create"),
             params: Some(login::elicitation(needed, login::Names::Given)),
-            resume: Resume::Live,
+            resume: Resume::Replay { state: Some(login::state(needed)) },
         };
         Self::of_link(ask)
     }

@@ -1,4 +1,4 @@
-//! What was seen first, beyond this process: one record for each server.
+//! What was seen first, beyond this process: one record for each server, or for each person there.
 //!
 //! What the store has counts: a node that saw something else first has seen a change.
 
@@ -12,7 +12,7 @@ use lb_store::{Applied, Batch, Error, Key, Store};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::{Page, Pinned, Pins};
+use super::{ALL, Page, Pinned, Pins};
 
 /// What keys begin with.
 const PREFIX: &str = "pins:";
@@ -120,6 +120,9 @@ impl Pins {
     }
 
     async fn write_one(&self, store: &Arc<dyn Store>, server: &str) -> Result<(), Error> {
+        if let Some(personal) = server.strip_suffix(ALL) {
+            return self.forget_all(store, personal).await;
+        }
         let key = Key::parse(&format!("{PREFIX}{server}"))?;
         for _ in 0..TRIES_MAX {
             let kept = store.get(&key).await?;
@@ -141,5 +144,18 @@ impl Pins {
             }
         }
         Err(Error::Timeout(Duration::ZERO))
+    }
+
+    /// Forgets what people saw at a server that was removed, also those who are not known here.
+    async fn forget_all(&self, store: &Arc<dyn Store>, personal: &str) -> Result<(), Error> {
+        let keys: Vec<Key> = store.scan(&format!("{PREFIX}{personal}")).try_collect().await?;
+        for key in keys {
+            let place = key.as_str().strip_prefix(PREFIX).unwrap_or_default();
+            // Somebody may have seen the next one of that name by now.
+            if !self.servers.lock().contains_key(place) {
+                store.delete(&key).await?;
+            }
+        }
+        Ok(())
     }
 }

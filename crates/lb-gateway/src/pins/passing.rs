@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
-use lb_exchange::{Call, Driver, End, Exchange, Outcome, ServerSpec, Step};
+use lb_exchange::{Call, Driver, End, Exchange, Outcome, Principal, ServerAuth, ServerSpec, Step};
 use lb_session::Happening;
 use lb_wire::compose::Object;
 use lb_wire::revision::code;
@@ -11,7 +11,7 @@ use lb_wire::{Raw, Text, compose, splice};
 
 use super::{Pin, Pins};
 use crate::gateway::Shared;
-use crate::live::objects;
+use crate::live::{Live, objects};
 
 /// What a session is told of a tool that has changed.
 const TOLD: &str = "notifications/landbridge/tool_changed";
@@ -33,6 +33,7 @@ pub(crate) struct Look {
     pins: Arc<Pins>,
     gateway: Weak<Shared>,
     spec: Arc<ServerSpec>,
+    whose: Principal,
     revision: &'static str,
 }
 
@@ -43,12 +44,13 @@ impl Shared {
         match call.message.method() {
             "tools/list" if pins.are_on() => {
                 let (gateway, revision) = (Arc::downgrade(self), call.caller.revision.as_str());
-                Passing::Looked(Box::new(Look { pins: pins.clone(), gateway, spec: spec.clone(), revision }))
+                let (spec, whose) = (spec.clone(), call.caller.principal.clone());
+                Passing::Looked(Box::new(Look { pins: pins.clone(), gateway, spec, whose, revision }))
             }
             "tools/call" if pins.mode == Pin::Hide => {
-                let name = call.message.member("name");
+                let (name, whose) = (call.message.member("name"), &call.caller.principal);
                 let refused = match name.as_ref().and_then(Raw::to_text) {
-                    Some(tool) => pins.refuses(spec, &tool),
+                    Some(tool) => pins.refuses(spec, whose, &tool),
                     None => Some("name must be a string: tools that have changed are hidden by name".to_owned()),
                 };
                 refused.map_or(Passing::Free, |why| {
@@ -60,14 +62,15 @@ impl Shared {
         }
     }
 
-    /// Tells everybody who sees a server that a tool of it has changed.
-    pub(crate) fn tell_changed(&self, spec: &ServerSpec, tools: &[String]) {
+    /// Tells everybody who sees a server that a tool of it has changed; where each person logs in, the one who saw it.
+    pub(crate) fn tell_changed(&self, spec: &ServerSpec, whose: &Principal, tools: &[String]) {
         let Some(entry) = self.registry().find_folded(&spec.name).filter(|_| !tools.is_empty()) else { return };
         let hidden = self.pins().mode == Pin::Hide;
+        let is_told = |live: &Live| !matches!(spec.auth, ServerAuth::User(_)) || live.belongs_to(whose);
         for tool in tools {
             let params = Object::new().text("server", spec.name.as_str()).text("tool", tool).flag("hidden", hidden);
             let (method, params) = (Text::from_static(TOLD), Some(params.finish()));
-            self.broadcast(&entry, &Happening::Notification { method, params, count: 1 }, None);
+            self.broadcast_to(&entry, &Happening::Notification { method, params, count: 1 }, is_told);
         }
     }
 }
@@ -109,9 +112,9 @@ impl Look {
     /// The list as it is shown, if that is not as the server wrote it.
     fn at(&self, result: &Raw) -> Option<Raw> {
         let rows = objects(&result.member("tools")?);
-        let seen = self.pins.look(&self.spec, self.revision, &rows);
+        let seen = self.pins.look(&self.spec, &self.whose, self.revision, &rows);
         if let Some(gateway) = self.gateway.upgrade() {
-            gateway.tell_changed(&self.spec, &seen.news);
+            gateway.tell_changed(&self.spec, &self.whose, &seen.news);
         }
         if !seen.hidden.is_empty() {
             return Some(splice::replace(result, "tools", &compose::array(seen.shown(rows).iter())));

@@ -22,7 +22,7 @@ pub(super) struct Stdio {
     waiting: Waiting,
     stderr: Arc<Mutex<String>>,
     _readers: JoinSet<()>,
-    _folder: Option<tempfile::TempDir>,
+    _folder: tempfile::TempDir,
 }
 
 impl Stdio {
@@ -30,11 +30,16 @@ impl Stdio {
     pub(super) fn start(binary: &str, servers: Option<&Value>, args: &[&str], inbox: &Arc<Inbox>) -> Self {
         let mut command = Command::new(binary);
         command.arg("stdio").args(args);
-        let folder = servers.map(|servers| {
-            let (folder, file) = harness::config(servers);
-            command.arg("--config").arg(file);
-            folder
-        });
+        let folder = match servers {
+            Some(servers) => {
+                let (folder, file) = harness::config(servers);
+                command.arg("--config").arg(file);
+                folder
+            }
+            None => tempfile::tempdir().expect("a folder"),
+        };
+        // State of its own, and not that of whoever runs this.
+        command.env("XDG_STATE_HOME", folder.path());
         command.stdin(Pipe::piped()).stdout(Pipe::piped()).stderr(Pipe::piped()).kill_on_drop(true);
         let mut child = command.spawn().expect("the gateway's binary starts");
         let stdin = child.stdin.take();

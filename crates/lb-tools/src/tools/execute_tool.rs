@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lb_exchange::{Command, End, Outcome, Yield};
-use lb_gateway::{Backend, Kind, Tracked, Unavailable};
+use lb_gateway::{Backend, Kind, LoginAnswer, Tracked, Unavailable};
 use lb_wire::compose::Object;
 use lb_wire::{Raw, Text};
 use tokio::time::Instant;
@@ -56,8 +56,9 @@ async fn run(request: Request, out: Yield, tracked: Tracked) -> End {
         Err(failure) => return finish(Reply::failed(failure), &request.seen, tracked),
     };
     let mut limit = Limit { timeout: wish.timeout, left: wish.timeout, ttl: wish.ttl };
-    if backend.facts().is_none() {
-        match connect(&backend, &out, wish.timeout.min(CONNECT)).await {
+    let login = request.login.as_ref().and_then(LoginAnswer::waits_for);
+    if backend.facts().is_none() || login.is_some() {
+        match connect(&backend, &out, login, wish.timeout.min(CONNECT)).await {
             Connected::Yes => {}
             // Nobody waits for the answer any more, so that it becomes a task as soon as it runs.
             Connected::Alone => limit.left = Duration::ZERO,
@@ -123,9 +124,16 @@ enum Connected {
     No(Unavailable),
 }
 
-/// Joins the attempt that is being made, or makes one, while the client still wants that.
-async fn connect(backend: &Arc<Backend>, out: &Yield, within: Duration) -> Connected {
-    let mut ready = backend.ready(within);
+/// Joins the attempt that is being made, or makes one, while the client still wants that. A login that somebody is at
+/// comes first.
+async fn connect(backend: &Arc<Backend>, out: &Yield, login: Option<&str>, within: Duration) -> Connected {
+    let ready = async {
+        if let Some(id) = login {
+            backend.wait_for_login(id).await;
+        }
+        backend.ready(within).await
+    };
+    let mut ready = std::pin::pin!(ready);
     let mut connected = Connected::Yes;
     loop {
         tokio::select! {

@@ -22,13 +22,14 @@ pub(crate) static TOOL: Tool = Tool {
     required: &[],
     output: Some(r#"{ "servers": { "type": "array" } }"#),
     hints: Hints::Reads,
-    run: Run::Now(run),
+    run: Run::Waits(|request| Box::pin(async move { run(&request).await })),
 };
 
 /// How a server stands that waits for a login.
 pub(crate) const LOGIN_NEEDED: &str = "login_needed";
 
-fn run(request: &Request) -> Reply {
+async fn run(request: &Request) -> Reply {
+    request.live().look_at_logins().await;
     let rows: Vec<Raw> = request.live().servers().iter().map(row).collect();
     fanout::listed(request, "servers", &rows, &[], "No servers configured")
 }

@@ -78,7 +78,14 @@ async fn who_makes_tokens_is_found_and_the_careless_are_refused() {
         (json!({"authorization_endpoint": "http://as.test/a"}), "https://as.test", Err("not https")),
         (json!({"authorization_endpoint": "javascript:alert(1)"}), "https://as.test", Err("not https")),
         (json!({"registration_endpoint": "http://10.0.0.1/r"}), "https://as.test", Err("not https")),
-        (json!({"token_endpoint": "http://127.0.0.1:1/token"}), "https://as.test", Ok("https://as.test")),
+        // The server is not on this machine: what is there is none of its business.
+        (
+            json!({"token_endpoint": "http://127.0.0.1:1/token"}),
+            "https://as.test",
+            Err("not https: http://127.0.0.1:1"),
+        ),
+        (json!({"registration_endpoint": "http://localhost:1/r"}), "https://as.test", Err("not https")),
+        (json!({"authorization_endpoint": "https://[::1]/a"}), "https://as.test", Err("not https")),
     ] {
         let web = web(&[(RESOURCE, 200, resource(named)), (METADATA, 200, metadata(&changes))]);
         let got = found(web, &[]).await.map(|found| (found.maker.issuer, found.resource));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lb_exchange::Bounds;
-use lb_store::{Claim, Claimed, Error, Key, Store};
+use lb_store::{Claim, Claimed, Error, Key};
 use url::Url;
 
 use super::super::Inner;
@@ -42,8 +42,8 @@ impl Renewal {
     pub async fn run(self) -> Result<Credential, Why> {
         let renewed = self.guarded().await;
         match &renewed {
-            Ok(credential) => self.entry.hold(credential.clone()),
-            Err(Why::Over) => self.entry.drop_held(),
+            Ok(credential) => self.entry.hold(credential.clone(), self.behind.now()),
+            Err(Why::Over) => self.entry.end(),
             Err(Why::Moved) => {}
             Err(Why::Away(why)) => {
                 tracing::warn!(server = %self.entry.whose.server, %why, "a login was not renewed");
@@ -105,7 +105,7 @@ impl Renewal {
         match self.refresh(&current, &refresh).await {
             Ok(tokens) => {
                 let renewed = current.renewed(tokens, self.refusal.is_some(), self.behind.now());
-                Ok(self.keep(kept, renewed, claim).await)
+                self.keep(kept, renewed, claim).await
             }
             Err(TokenError::Spent) => self.over(&kept).await,
             // We can register again; somebody whom the operator has set cannot.
@@ -156,21 +156,28 @@ impl Renewal {
         }
     }
 
-    /// Keeps what was renewed. It is used in any case: what it replaces is spent.
-    async fn keep(&self, kept: Kept, renewed: Credential, claim: &Claim) -> Credential {
+    /// Keeps what was renewed. It is used although it cannot be kept: what it replaces is spent.
+    async fn keep(&self, kept: Kept, renewed: Credential, claim: &Claim) -> Result<Credential, Why> {
         let store = self.behind.store.clone();
         match credential::replace(&*store, &kept, &renewed, claim).await {
-            Ok(true) => renewed,
-            // Somebody logged in or out meanwhile, or another node took our turn.
-            Ok(false) => match self.newer().await {
-                Ok(Some(newer)) if renewed.number < newer.number => newer,
-                Ok(_) | Err(_) => renewed,
-            },
+            Ok(true) => Ok(renewed),
+            Ok(false) => {
+                match credential::load(&*store, &self.entry.whose).await.map(|kept| kept.map(|it| it.credential)) {
+                    // Somebody logged in meanwhile, or another node took our turn.
+                    Ok(Some(newer)) if renewed.number < newer.number => Ok(newer),
+                    Ok(Some(_)) | Err(_) => Ok(renewed),
+                    // Somebody logged out: what they did not know of must end, too.
+                    Ok(None) => {
+                        self.behind.revoke(self.bounds, &renewed).await;
+                        Err(Why::Over)
+                    }
+                }
+            }
             Err(error) => {
                 tracing::warn!(%error, server = %self.entry.whose.server, "a login was renewed and could not be kept yet");
-                let later = renewed.clone();
-                self.behind.tasks.spawn(async move { keep_later(&*store, &kept, &later).await });
-                renewed
+                let (behind, bounds, later) = (self.behind.clone(), self.bounds, renewed.clone());
+                self.behind.tasks.spawn(async move { keep_later(&behind, bounds, &kept, &later).await });
+                Ok(renewed)
             }
         }
     }
@@ -184,11 +191,17 @@ enum Turn {
 }
 
 /// Keeps what was renewed once the store is back, unless something else was kept meanwhile.
-async fn keep_later(store: &dyn Store, kept: &Kept, renewed: &Credential) {
+async fn keep_later(behind: &Inner, bounds: Bounds, kept: &Kept, renewed: &Credential) {
     for _ in 0..KEEP_TRIES {
         tokio::time::sleep(KEEP_EVERY).await;
-        match credential::replace_later(store, kept, renewed).await {
-            Ok(_) => return,
+        match credential::replace_later(&*behind.store, kept, renewed).await {
+            Ok(true) => return,
+            Ok(false) => {
+                if matches!(credential::load(&*behind.store, &renewed.whose).await, Ok(None)) {
+                    behind.revoke(bounds, renewed).await;
+                }
+                return;
+            }
             Err(error) => tracing::debug!(%error, "a login could not be kept yet"),
         }
     }
