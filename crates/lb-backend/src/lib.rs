@@ -25,5 +25,5 @@ pub use children::Children;
 pub use connect::{CHILDREN_MAX, Connection, Connector, EmbeddedServers, Environment, Server, Wish};
 pub use error::{ConnectError, Dismissal};
 pub use http::{Anchors, Mailbox, Secure, SecureError, Trust, input_requests};
-pub use lane::{QUEUE_MAX as CALLS_WAITING_MAX, refusal as overloaded};
+pub use lane::refusal as overloaded;
 pub use outbound::is_eligible;
