@@ -16,6 +16,7 @@ mod http;
 mod inbound;
 mod lane;
 mod lists;
+mod names;
 mod outbound;
 mod pace;
 mod pipe;
@@ -26,4 +27,5 @@ pub use connect::{CHILDREN_MAX, Connection, Connector, EmbeddedServers, Environm
 pub use error::{ConnectError, Dismissal};
 pub use http::{Anchors, Mailbox, Secure, SecureError, Trust, input_requests};
 pub use lane::refusal as overloaded;
+pub use names::{Lookup, Names, NoWay};
 pub use outbound::is_eligible;

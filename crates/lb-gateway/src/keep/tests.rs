@@ -91,6 +91,7 @@ impl Node<'_> {
             tasks: tasks.clone(),
             children: Children::new(0),
             logins: None,
+            names: lb_backend::Names::default(),
         };
         let (url, version) = (Some(format!("http://{}", self.id)), "0".to_owned());
         let about = About { id: self.id.into(), boot: self.boot.into(), url, version, host: None };
