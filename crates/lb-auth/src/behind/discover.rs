@@ -215,4 +215,6 @@ fn are_safe(metadata: &AuthorizationMetadata) -> Result<(), DiscoverError> {
 }
 
 #[cfg(test)]
+mod generated;
+#[cfg(test)]
 pub(super) mod tests;

@@ -2,6 +2,7 @@ mod bound;
 mod cluster;
 mod defaults;
 mod full;
+mod generated;
 mod idle;
 mod store;
 mod streams;
