@@ -14,7 +14,7 @@ use crate::reload::Reload;
 use crate::run::Failure;
 use crate::serve;
 use crate::settled::Settled;
-use crate::stop::Stop;
+use crate::stop::{REST_MAX, Stop};
 use crate::telemetry::{Telemetry, Watched};
 
 /// Serves until the client closes stdin, or it is told to stop.
@@ -53,7 +53,7 @@ pub async fn stdio(command: &Stdio, settled: Settled, logs: Handle) -> Result<()
     let settings = serve::front(settings);
     let grace = settings.grace;
     let front = Front::new(Arc::new(gateway.clone()), settings);
-    let stop = Stop::listen(move || grace);
+    let stop = Stop::listen(move || grace, REST_MAX);
     let asked = stop.asked_with(front.clone(), move || grace);
     let asked = async {
         asked.await;
