@@ -65,12 +65,7 @@ impl Names {
     ///
     /// # Errors
     /// Why there is none; with several addresses, what became of the last.
-    pub async fn connect(
-        &self,
-        host: &str,
-        port: u16,
-        allows: impl Fn(IpAddr) -> bool,
-    ) -> Result<TcpStream, NoWay> {
+    pub async fn connect(&self, host: &str, port: u16, allows: impl Fn(IpAddr) -> bool) -> Result<TcpStream, NoWay> {
         let found = self.find(host, port).await.map_err(NoWay::Unknown)?;
         let mut allowed = found.into_iter().filter(|address| allows(address.ip())).peekable();
         let mut why = NoWay::Forbidden;
