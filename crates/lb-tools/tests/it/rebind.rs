@@ -33,8 +33,8 @@ impl Lookup for Rebinding {
 
 /// Who comes from afar adds a server by a name; gives whether that was refused, and how often the name was looked up.
 async fn added(first: &[Ipv4Addr], then: &[Ipv4Addr]) -> (bool, usize) {
-    let ours = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = ours.local_addr().unwrap().port();
+    let ours = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let port = ours.local_addr().expect("its address").port();
     let lookup = Arc::new(Rebinding { first: first.to_vec(), then: then.to_vec(), asked: AtomicUsize::new(0) });
     let policy = Policy { from_afar: true, ..Policy::default() };
     let setup = Setup { tools: Some(Arc::new(Tools::default())), policy, ..Setup::default() };
