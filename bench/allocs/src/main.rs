@@ -75,6 +75,7 @@ fn gateway(config: &str, tasks: &Tasks) -> Result<Gateway> {
         tasks: tasks.clone(),
         children: Children::new(lb_backend::CHILDREN_MAX),
         logins: None,
+        names: lb_backend::Names::default(),
     };
     Gateway::new(loaded.servers, &environment, Setup::default())
         .map_err(|(name, error)| anyhow::anyhow!("{name}: {error}"))

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lb_backend::{Children, Environment};
+use lb_backend::{Children, Environment, Names};
 use lb_config::settings::{INLINE_CONFIG, Settings};
 use lb_exchange::{Logins, ServerSpec, Tasks};
 use lb_gateway::{Clients, Gateway, Keeping, Limits, Policy, Setup, Surface};
@@ -115,7 +115,7 @@ pub fn environment(tasks: &Tasks, logins: Option<Arc<dyn Logins>>) -> Result<Env
         .map_err(|error| Failure::runtime(format!("cannot find this program's own file: {error}")))?;
     let embedded = Arc::new(embedded::servers(tasks));
     let children = Children::new(lb_backend::CHILDREN_MAX);
-    Ok(Environment { supervisor, embedded, tasks: tasks.clone(), children, logins })
+    Ok(Environment { supervisor, embedded, tasks: tasks.clone(), children, logins, names: Names::default() })
 }
 
 /// What tells one way of serving from another.

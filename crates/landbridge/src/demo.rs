@@ -15,7 +15,7 @@ use crate::flags::{self, Flags};
 use crate::run::Failure;
 use crate::serve::serve;
 use crate::settled::Settled;
-use crate::stop::Stop;
+use crate::stop::{REST_MAX, Stop};
 use crate::telemetry::{Telemetry, Watched};
 
 /// `landbridge demo`
@@ -71,7 +71,7 @@ async fn stdio(settings: &Settings) -> Result<(), Failure> {
     let settings = lb_front::Settings::default();
     let grace = settings.grace;
     let front = Front::new(Arc::new(gateway.clone()), settings);
-    let stop = Stop::listen(move || grace);
+    let stop = Stop::listen(move || grace, REST_MAX);
     let served = lb_stdio::serve(&front, mount, Visitor::local(), stop.asked(), || stop.begin()).await;
     close(&gateway, &tasks).await;
     exporting.finish().await;

@@ -98,7 +98,7 @@ pub async fn serve(
     // First: whoever reads that it listens may tell it to stop.
     let handle = http.handle();
     let calls_max = move || handle.settings().drain_max;
-    let stop = Stop::listen(calls_max.clone());
+    let stop = Stop::listen(calls_max.clone(), settings.close_timeout);
     match listening {
         Some(words) => words.plain(text).say(),
         None => return Err(Failure::runtime("there is nothing to listen on")),

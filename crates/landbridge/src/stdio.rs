@@ -15,7 +15,7 @@ use crate::run::Failure;
 use crate::serve;
 use crate::settled::Settled;
 use crate::state::logins;
-use crate::stop::Stop;
+use crate::stop::{REST_MAX, Stop};
 use crate::telemetry::{Telemetry, Watched};
 
 /// Serves until the client closes stdin, or it is told to stop.
@@ -52,7 +52,7 @@ pub async fn stdio(command: &Stdio, settled: Settled, logs: Handle) -> Result<()
     let settings = serve::front(settings);
     let grace = settings.grace;
     let front = Front::new(Arc::new(gateway.clone()), settings);
-    let stop = Stop::listen(move || grace);
+    let stop = Stop::listen(move || grace, REST_MAX);
     let asked = stop.asked_with(front.clone(), move || grace);
     let asked = async {
         asked.await;

@@ -23,7 +23,7 @@ pub use self::args::Wrap;
 use crate::assembly::{close, environment};
 use crate::run::Failure;
 use crate::shelf;
-use crate::stop::Stop;
+use crate::stop::{REST_MAX, Stop};
 
 /// Serves until the client closes stdin, or it is told to stop.
 pub async fn wrap(settings: &Wrap) -> Result<(), Failure> {
@@ -42,7 +42,7 @@ pub async fn wrap(settings: &Wrap) -> Result<(), Failure> {
     let (failed, mut failure) = watch::channel(None);
     let settings = lb_front::Settings::default();
     let grace = settings.grace;
-    let stop = Stop::listen(move || grace);
+    let stop = Stop::listen(move || grace, REST_MAX);
     let watched = Watched { gateway: gateway.clone(), failed, tasks: tasks.clone() };
     let front = Front::new(Arc::new(watched), settings);
     let end = async {

@@ -16,6 +16,8 @@ mod endpoint;
 mod family;
 mod fetch;
 mod form;
+#[cfg(test)]
+mod generated;
 mod keys;
 mod oidc;
 mod pages;

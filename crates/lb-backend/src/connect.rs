@@ -32,6 +32,7 @@ use crate::error::{ConnectError, EraError};
 use crate::http::{Access, Endpoint, HttpConnection};
 use crate::inbound::Intake;
 use crate::lane::Lane;
+use crate::names::Names;
 use crate::pipe::{Ends, Pipe, Runs};
 
 pub use connector::Connector;
@@ -53,6 +54,8 @@ pub struct Environment {
     pub children: Children,
     /// What we prove ourselves with at servers that want a login; `None` where there are no logins.
     pub logins: Option<Arc<dyn Logins>>,
+    /// What hosts are looked up with.
+    pub names: Names,
 }
 
 /// Children at one time, over all servers and sessions.
@@ -120,7 +123,8 @@ impl Server {
         let endpoint = match &spec.target {
             Target::Http { url, headers } => {
                 let endpoint = Endpoint::new(spec.name.as_str(), url, headers, environment.tasks.clone())?;
-                Some(Arc::new(endpoint.within(spec.bounds).answering_within(spec.init_timeout)))
+                let endpoint = endpoint.within(spec.bounds).named_by(environment.names.clone());
+                Some(Arc::new(endpoint.answering_within(spec.init_timeout)))
             }
             Target::Child { .. } | Target::Embedded(_) => None,
         };

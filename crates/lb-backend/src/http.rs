@@ -34,6 +34,8 @@ use lb_wire::{Raw, compose};
 
 pub use self::access::Access;
 pub use self::endpoint::Endpoint;
+#[cfg(test)]
+pub use self::endpoint::SendError;
 use self::legacy::Legacy;
 pub use self::modern::asks as input_requests;
 pub use self::post::Mailbox;

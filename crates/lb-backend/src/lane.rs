@@ -12,8 +12,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub const CALLS_MAX: usize = 64;
 /// Calls at a time beyond these, where calls become tasks: a session may have a hundred of them, and all shall work.
 const TASKS_MORE: usize = 64;
-/// Calls that wait, first come first served, until their deadline; further ones are refused.
-pub const QUEUE_MAX: usize = 256;
+/// Calls that wait, first come first served, until their deadline; further ones are refused. They are two and a half for
+/// each place: whoever comes last takes three and a half times as long as alone, where four times are promised.
+pub const QUEUE_MAX: usize = CALLS_MAX * 5 / 2;
+const _: () = assert!(CALLS_MAX + QUEUE_MAX < 4 * CALLS_MAX, "what is taken on takes at most four times as long");
 
 /// The way of calls through one connection.
 pub struct Lane {
@@ -84,10 +86,10 @@ impl Drop for Waiting {
     }
 }
 
-/// What a call is told that finds the queue full.
-pub fn refusal(server: &str) -> End {
+/// What a call is told that finds so many waiting that it may not wait too.
+pub fn refusal(server: &str, waiting: usize) -> End {
     let message = format!(
-        "server {server:?}: too many calls run and {QUEUE_MAX} wait for it already; the call was not sent, try again later"
+        "server {server:?}: too many calls run and {waiting} wait for it already; the call was not sent, try again later"
     );
     let data = compose::object(&[("reason", &Raw::string("overloaded")), ("retryAfterMs", &Raw::value(&1000))]);
     End::ours(Outcome::Error(ErrorBody::new(code::INTERNAL_ERROR, &message, Some(&data)).busy()))

@@ -119,7 +119,9 @@ impl Shared {
                 policy.may_start(target).map_err(|why| AddError::Forbidden(why.to_owned()))?;
                 if policy.pinned_packages { packages::check(command, args).map_err(AddError::Invalid) } else { Ok(()) }
             }
-            Target::Http { url, .. } => reach::check(url, spec.bounds).await.map_err(AddError::Forbidden),
+            Target::Http { url, .. } => {
+                reach::check(url, spec.bounds, &self.environment().names).await.map_err(AddError::Forbidden)
+            }
             Target::Embedded(_) => Err(AddError::Invalid("no such kind of server".to_owned())),
         }
     }

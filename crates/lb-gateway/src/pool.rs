@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
-use lb_backend::{CALLS_WAITING_MAX, Server, Wish, is_eligible, overloaded};
+use lb_backend::{Server, Wish, is_eligible, overloaded};
 use lb_exchange::{Call, Driver, End, Exchange, Feed, Isolation, Outcome, Step, Target, Tasks};
 use lb_wire::revision::Era;
 use parking_lot::Mutex;
@@ -18,6 +18,9 @@ use crate::link::Link;
 
 /// Connections to a legacy server that is not shared.
 const LINKS_MAX: usize = 8;
+/// Calls that wait for one of them, first come first served, until their deadline; further ones are refused. A few for each
+/// connection would be as quick as where many calls share one, and a client could not ask for thirty things at once.
+const WAITING_MAX: usize = 256;
 
 /// The connections of one principal's modern clients to one server.
 pub struct Pool {
@@ -90,9 +93,9 @@ impl Pool {
         if let Ok(permit) = turns.clone().try_acquire_owned() {
             return self.open_now(permit, call);
         }
-        if CALLS_WAITING_MAX <= self.waiting.fetch_add(1, Ordering::Relaxed) {
+        if WAITING_MAX <= self.waiting.fetch_add(1, Ordering::Relaxed) {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
-            return Exchange::ready(overloaded(self.first.name()));
+            return Exchange::ready(overloaded(self.first.name(), WAITING_MAX));
         }
         let (waits, turns) = (Waits(self.clone()), turns.clone());
         Exchange::deferred(async move {

@@ -2,14 +2,16 @@
 
 use std::net::IpAddr;
 
+use lb_backend::Names;
 use lb_exchange::Bounds;
 
 /// Whether a URL that a client gave us may be connected to. From elsewhere only over https: what answers is told to the
-/// client, and nobody between shall see or change it.
+/// client, and nobody between shall see or change it. A name may have another address later; then it is looked at again
+/// by whoever connects.
 ///
 /// # Errors
 /// Why not, for the client.
-pub async fn check(url: &str, bounds: Bounds) -> Result<(), String> {
+pub async fn check(url: &str, bounds: Bounds, names: &Names) -> Result<(), String> {
     let Some((host, port)) = host_and_port(url) else { return Err("the url has no host".to_owned()) };
     let refusal = |what: &str| format!("{what} {}", bounds.why_not());
     if is_metadata_name(&host) {
@@ -22,8 +24,8 @@ pub async fn check(url: &str, bounds: Bounds) -> Result<(), String> {
         return if bounds.allow(address) { Ok(()) } else { Err(refusal(&host)) };
     }
     // A name that cannot be looked up is told when it is connected to.
-    let Ok(addresses) = tokio::net::lookup_host((host.as_str(), port)).await else { return Ok(()) };
-    match addresses.map(|address| address.ip()).find(|address| !bounds.allow(*address)) {
+    let Ok(addresses) = names.find(&host, port).await else { return Ok(()) };
+    match addresses.iter().map(|address| address.ip()).find(|address| !bounds.allow(*address)) {
         Some(address) => Err(refusal(&format!("{host} ({address})"))),
         None => Ok(()),
     }
@@ -52,10 +54,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_url_is_refused_by_its_name_and_by_its_address() {
+        let names = Names::default();
         for url in ["http://127.0.0.1:1/mcp", "http://localhost/mcp", "http://[::1]:8080/", "https://192.168.1.5:9/x?y"]
         {
-            assert_eq!(check(url, Bounds::Near).await, Ok(()), "{url}");
-            assert!(check(url, Bounds::Public).await.is_err(), "{url}");
+            assert_eq!(check(url, Bounds::Near, &names).await, Ok(()), "{url}");
+            assert!(check(url, Bounds::Public, &names).await.is_err(), "{url}");
         }
         for url in [
             "http://169.254.169.254/latest",
@@ -64,7 +67,7 @@ mod tests {
             "http://metadata.google.internal/",
             "http://Metadata.Google.Internal./",
         ] {
-            assert!(check(url, Bounds::Near).await.is_err(), "{url}");
+            assert!(check(url, Bounds::Near, &names).await.is_err(), "{url}");
         }
     }
 }

@@ -4,6 +4,8 @@
 //! target; the claims hold a hash of the body. Whoever has no key of the cluster can neither make one nor use one again.
 
 mod claims;
+#[cfg(test)]
+mod generated;
 mod key;
 mod nonces;
 #[cfg(test)]

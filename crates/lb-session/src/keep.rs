@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use lb_wire::{Raw, Text};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::events::LogRecord;
 use crate::happening::{Cause, Happening};
@@ -26,6 +26,9 @@ use crate::ulid::Ulid;
 
 /// The shape of what is written. Another number is not read.
 const VERSION: u32 = 1;
+
+/// The largest number that is read: beyond all that is ever counted here, and far from where sums end.
+const NUMBER_MAX: u64 = 1 << 53;
 
 /// What has to be written after a change, all of it or nothing, and in the order in which deltas were taken.
 #[derive(Debug)]
@@ -89,6 +92,7 @@ pub(crate) struct Journal {
 #[derive(Serialize, Deserialize)]
 struct Record {
     version: u32,
+    #[serde(deserialize_with = "number")]
     touched: u64,
     events: LogRecord,
     tasks: Vec<Ulid>,
@@ -248,6 +252,15 @@ impl Session {
             }
         }
     }
+}
+
+/// Reads a number. One that nobody of ours wrote is no reason to count past the end of numbers.
+pub(crate) fn number<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    let number = u64::deserialize(from)?;
+    if NUMBER_MAX < number {
+        return Err(serde::de::Error::custom("a number that is too large"));
+    }
+    Ok(number)
 }
 
 /// Milliseconds, as they are written.

@@ -143,7 +143,7 @@ impl Timer {
         let late = now.up.saturating_sub(self.due);
         let missed = late.as_nanos() / self.duration.as_nanos().max(1);
         let steps = u32::try_from(missed + 1).unwrap_or(u32::MAX);
-        self.due += self.duration.saturating_mul(steps);
+        self.due = self.due.saturating_add(self.duration.saturating_mul(steps));
     }
 }
 

@@ -3,13 +3,12 @@
 //! The protocol lets a server ask for a flat object of texts, numbers, truth values and choices, and for no other schema;
 //! so that is all that is read here. What is not understood says nothing, and the server checks for itself.
 
-use regex::RegexBuilder;
 use serde_json::{Map, Value};
+
+use crate::pattern;
 
 /// Problems that are told at once.
 const PROBLEMS_MAX: usize = 5;
-/// Memory that one compiled pattern of a server's schema may take.
-const PATTERN_BYTES_MAX: usize = 1 << 20;
 
 /// Everything that does not fit, in words; empty when all does.
 pub(crate) fn problems(schema: &Value, content: &Value) -> Vec<String> {
@@ -75,7 +74,7 @@ fn text_problem(field: &Value, text: &str) -> Option<String> {
     let long = range(field, text.chars().count() as f64, "have a length of", "minLength", "maxLength");
     long.or_else(|| {
         let pattern = field.get("pattern").and_then(Value::as_str)?;
-        let pattern = RegexBuilder::new(pattern).size_limit(PATTERN_BYTES_MAX).build().ok()?;
+        let pattern = pattern::compile(pattern).ok()?;
         (!pattern.is_match(text)).then(|| format!("must match {}", pattern.as_str()))
     })
     .or_else(|| {

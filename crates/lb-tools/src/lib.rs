@@ -11,6 +11,7 @@ mod failure;
 mod fanout;
 mod form;
 mod instructions;
+mod pattern;
 mod plain;
 mod reply;
 mod request;

@@ -1,8 +1,8 @@
 //! Asking others over HTTP for what a login needs: strangers at public addresses only, the operator's provider anywhere.
 
-use std::net::{IpAddr, SocketAddr};
+use std::io::ErrorKind;
+use std::net::IpAddr;
 use std::pin::pin;
-use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::HOST;
@@ -11,14 +11,10 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use lb_auth::{Ask, Fetch, FetchError};
-use lb_backend::{Anchors, Secure};
+use lb_backend::{Anchors, Names, NoWay, Secure};
 use lb_exchange::{Bounds, BoxFuture};
 use lb_http::Network;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
-
-/// How long one address may take to be connected to.
-const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// Whom it asks.
 #[derive(Clone, Debug)]
@@ -36,6 +32,7 @@ enum Whom {
 pub struct Outbound {
     whom: Whom,
     anchors: Anchors,
+    names: Names,
 }
 
 /// A connection, encrypted or not.
@@ -46,12 +43,12 @@ impl Outbound {
     /// For addresses that strangers name. What has an address that is neither public nor in one of these networks is not
     /// connected to, whatever its name is.
     pub fn public(anchors: Anchors, also: Vec<Network>) -> Self {
-        Self { whom: Whom::Public(also), anchors }
+        Self { whom: Whom::Public(also), anchors, names: Names::default() }
     }
 
     /// For addresses that the operator has chosen.
     pub fn anywhere(anchors: Anchors) -> Self {
-        Self { whom: Whom::Anybody, anchors }
+        Self { whom: Whom::Anybody, anchors, names: Names::default() }
     }
 
     /// For a server that has these bounds, and whomever it names.
@@ -61,7 +58,7 @@ impl Outbound {
             Bounds::Public => Whom::Public(Vec::new()),
             Bounds::Near => Whom::Within(bounds),
         };
-        Self { whom, anchors }
+        Self { whom, anchors, names: Names::default() }
     }
 
     fn allows(&self, address: IpAddr) -> bool {
@@ -74,37 +71,20 @@ impl Outbound {
         }
     }
 
-    /// The addresses that a name has now and that may be asked: what is looked at is what is connected to.
-    async fn addresses(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, FetchError> {
-        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        let found = tokio::net::lookup_host((bare, port)).await;
-        let found: Vec<_> = found.map_err(|error| FetchError::Failed(format!("{host}: {error}")))?.collect();
-        let allowed: Vec<_> = found.into_iter().filter(|address| self.allows(address.ip())).collect();
-        if allowed.is_empty() { Err(FetchError::Forbidden) } else { Ok(allowed) }
-    }
-
     async fn connect(&self, host: &str, port: u16, is_secure: bool) -> Result<Box<dyn Stream>, FetchError> {
-        let mut why = FetchError::Forbidden;
-        for address in self.addresses(host, port).await? {
-            let stream = match tokio::time::timeout(CONNECT_MAX, TcpStream::connect(address)).await {
-                Ok(Ok(stream)) => stream,
-                Ok(Err(error)) => {
-                    why = FetchError::Failed(format!("{host}: {error}"));
-                    continue;
-                }
-                Err(_) => {
-                    why = FetchError::Timeout;
-                    continue;
-                }
-            };
-            if !is_secure {
-                return Ok(Box::new(stream));
-            }
-            let failed = |error: lb_backend::SecureError| FetchError::Failed(format!("{host}: {error}"));
-            let secure = Secure::with(host, &self.anchors).map_err(failed)?;
-            return secure.connect(stream).await.map(|stream| Box::new(stream) as Box<dyn Stream>).map_err(failed);
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let connected = self.names.connect(bare, port, |address| self.allows(address)).await;
+        let stream = connected.map_err(|why| match why {
+            NoWay::Forbidden => FetchError::Forbidden,
+            NoWay::Failed(error) if error.kind() == ErrorKind::TimedOut => FetchError::Timeout,
+            NoWay::Unknown(error) | NoWay::Failed(error) => FetchError::Failed(format!("{host}: {error}")),
+        })?;
+        if !is_secure {
+            return Ok(Box::new(stream));
         }
-        Err(why)
+        let failed = |error: lb_backend::SecureError| FetchError::Failed(format!("{host}: {error}"));
+        let secure = Secure::with(host, &self.anchors).map_err(failed)?;
+        secure.connect(stream).await.map(|stream| Box::new(stream) as Box<dyn Stream>).map_err(failed)
     }
 
     async fn ask(&self, ask: Ask) -> Result<Response<Bytes>, FetchError> {
@@ -171,7 +151,13 @@ fn request(ask: &Ask) -> Result<Request<Full<Bytes>>, FetchError> {
 
 #[cfg(test)]
 mod tests {
-    use lb_backend::Trust;
+    use std::io;
+    use std::net::SocketAddr;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    use lb_backend::{Lookup, Trust};
 
     use super::*;
 
@@ -199,6 +185,11 @@ mod tests {
         assert!(Outbound::anywhere(anchors).allows("127.0.0.1".parse().expect("an address")));
     }
 
+    fn get(url: url::Url) -> Ask {
+        let (headers, body) = Default::default();
+        Ask { method: http::Method::GET, url, headers, body, bytes_max: 100, timeout: Duration::from_secs(10) }
+    }
+
     #[tokio::test]
     async fn nothing_is_connected_to_that_may_not_be() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -209,15 +200,7 @@ mod tests {
         {
             for scheme in ["https", "http"] {
                 let url = format!("{scheme}://{host}:{port}/client.json").parse().expect("a URL");
-                let ask = Ask {
-                    method: http::Method::GET,
-                    url,
-                    headers: http::HeaderMap::new(),
-                    body: Bytes::new(),
-                    bytes_max: 100,
-                    timeout: Duration::from_secs(10),
-                };
-                let refused = outbound.fetch(ask).await.expect_err(host);
+                let refused = outbound.fetch(get(url)).await.expect_err(host);
                 // Not every system knows that name with its dot.
                 let unknown =
                     host == "localhost." && matches!(&refused, FetchError::Failed(why) if why.contains("lookup"));
@@ -226,5 +209,50 @@ mod tests {
         }
         let accepted = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;
         assert!(accepted.is_err(), "nobody came");
+    }
+
+    /// Answers with the first of these at first, and then with the others together.
+    struct Rebinding {
+        answers: [IpAddr; 2],
+        asked: AtomicUsize,
+    }
+
+    impl Lookup for Rebinding {
+        fn lookup<'a>(&'a self, _host: &'a str, port: u16) -> BoxFuture<'a, io::Result<Vec<SocketAddr>>> {
+            let turn = self.asked.fetch_add(1, Ordering::Relaxed).min(2);
+            let [first, second] = self.answers.map(|address| SocketAddr::new(address, port));
+            let answer = [vec![first], vec![second], vec![second, first]][turn].clone();
+            Box::pin(async move { Ok(answer) })
+        }
+    }
+
+    /// One of our own addresses is allowed here, so that it can be seen who comes: what a document's name means is looked
+    /// at each time it is connected to, and the allowed address is the one that is.
+    #[tokio::test]
+    async fn a_document_whose_name_changes_its_address_is_not_followed() {
+        let [good, bad] = ["127.0.0.1", "127.0.0.2"].map(|text| text.parse::<IpAddr>().expect("an address"));
+        let allowed = tokio::net::TcpListener::bind((good, 0)).await.expect("a port");
+        let port = allowed.local_addr().expect("an address").port();
+        let forbidden = tokio::net::TcpListener::bind((bad, port)).await.expect("the same port");
+        let anchors = Anchors::read(&Trust::Usual).expect("somebody to trust");
+        let mut outbound = Outbound::public(anchors, vec!["127.0.0.1/32".parse().expect("a network")]);
+        outbound.names = Names::by(Arc::new(Rebinding { answers: [good, bad], asked: AtomicUsize::new(0) }));
+        let url: url::Url = format!("https://rebind.test:{port}/client.json").parse().expect("a URL");
+        // The one that is connected to hangs up, which is not the refusal of an address.
+        for (turn, comes) in [("the good one", true), ("the bad one", false), ("both", true)] {
+            let fetched = outbound.fetch(get(url.clone()));
+            let accepted = async {
+                if comes {
+                    drop(allowed.accept().await.expect("a visitor"));
+                }
+            };
+            let (answer, ()) = tokio::join!(fetched, accepted);
+            let refused = answer.expect_err(turn);
+            assert_eq!(refused == FetchError::Forbidden, !comes, "{turn}: {refused:?}");
+        }
+        for listener in [&allowed, &forbidden] {
+            let more = tokio::time::timeout(Duration::from_millis(50), listener.accept()).await;
+            assert!(more.is_err(), "nobody else came");
+        }
     }
 }

@@ -94,6 +94,41 @@ async fn a_question_that_nobody_answers_is_taken_back() {
     }
 }
 
+/// Who was asked has left: the question ends all the same, its call goes on, and whoever comes back reads both. An answer
+/// to it that comes later changes nothing.
+#[tokio::test]
+async fn a_question_that_was_left_ends_and_a_late_answer_changes_nothing() {
+    for behind in [Behind::Stdio, Behind::Http] {
+        let server = Server::fixture(behind).await;
+        let (mut client, _gateway) = start(Wire::Http, &server, LEGACY, &["--ask-timeout", "1s"]).await;
+        let mut calling = client.again().await;
+        let id =
+            calling.send("tools/call", json!({ "name": "test_elicitation", "arguments": { "message": "?" } })).await;
+        assert!(calling.head().await.is_sse());
+        let (event, ask) = calling.message().await.expect("an ask");
+        assert_eq!(ask["method"], "elicitation/create", "{behind:?}: {ask}");
+        drop(calling);
+        let said = client.again().await.resume(&event.expect("an id")).await;
+        let [(_, taken_back), (_, answer)] = said.as_slice() else { panic!("{behind:?}: {said:?}") };
+        assert_eq!(taken_back["method"], "notifications/cancelled", "{behind:?}: {said:?}");
+        assert_eq!(taken_back["params"]["requestId"], ask["id"], "{behind:?}: {said:?}");
+        assert_eq!(answer["id"], id, "{behind:?}: {said:?}");
+        assert!(answer["result"].to_string().contains("cancel"), "{behind:?}: {said:?}");
+        client
+            .answer(&ask, json!({ "action": "accept", "content": { "username": "late", "email": "l@x.test" } }))
+            .await;
+        // The next question is another one, and waits for its own answer.
+        let mut calling = client.again().await;
+        calling.send("tools/call", json!({ "name": "test_elicitation", "arguments": { "message": "?" } })).await;
+        assert!(calling.head().await.is_sse());
+        let (_, next) = calling.message().await.expect("an ask");
+        assert_ne!(next["id"], ask["id"], "{behind:?}");
+        client.answer(&next, json!({ "action": "decline" })).await;
+        let (_, end) = calling.message().await.expect("an answer");
+        assert!(end["result"].to_string().contains("decline"), "{behind:?}: {end}");
+    }
+}
+
 #[tokio::test]
 async fn what_only_looks_something_up_has_less_time() {
     const SILENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/calls/silent.py");

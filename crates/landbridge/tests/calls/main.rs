@@ -7,9 +7,11 @@ mod breaker;
 mod deadlines;
 mod dismissed;
 mod forks;
+mod hard_stop;
 mod last_line;
 mod overload;
 mod stop;
 mod strays;
+mod twice;
 
 use client::LANDBRIDGE;

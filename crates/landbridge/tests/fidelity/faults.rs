@@ -112,6 +112,7 @@ async fn run(path: &Path, fault: Fault, way: Way) -> Result<(), String> {
         tasks: tasks.clone(),
         children: Children::new(1),
         logins: None,
+        names: lb_backend::Names::default(),
     };
     let gateway = Gateway::new(specs, &environment, Setup::default()).map_err(|_| "no gateway")?;
     let middle = Faulty { gateway: gateway.clone(), fault, way };

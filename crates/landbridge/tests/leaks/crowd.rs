@@ -50,6 +50,7 @@ async fn process(store: &Arc<dyn Store>, boot: u32) -> (Gateway, Front, Tasks) {
         tasks: tasks.clone(),
         children: Children::new(0),
         logins: None,
+        names: lb_backend::Names::default(),
     };
     let parrot = ServerSpec::new(ServerName::parse("parrot").expect("a name"), Target::Embedded("parrot".into()));
     let setup = Setup { tools: Some(Arc::new(Tools::default())), keeping: Some(keeping), ..Setup::default() };

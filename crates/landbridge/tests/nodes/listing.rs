@@ -4,12 +4,13 @@ use std::net::TcpListener;
 use std::process::{Output, Stdio};
 use std::time::Instant;
 
+use lb_peers::harness::peer;
 use lb_peers::valkey::Valkey;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::world::{Client, DOOR, KEY, LANDBRIDGE, PATIENCE, start};
+use crate::world::{Client, DOOR, KEY, LANDBRIDGE, PATIENCE, start, start_with};
 
 async fn nodes(args: &[&str]) -> Output {
     let folder = tempfile::tempdir().expect("a folder");
@@ -79,6 +80,40 @@ async fn every_node_is_listed_with_what_it_has_and_one_that_has_ended_is_not() {
     let pid = i32::try_from(one.pid()).ok().and_then(Pid::from_raw).expect("a process");
     kill_process(pid, Signal::TERM).expect("it is there");
     listed(&store.url(), |rows| rows.len() == 1 && rows.iter().all(|row| row["id"] != id)).await;
+}
+
+#[tokio::test]
+async fn a_node_that_lets_its_calls_end_is_listed_as_draining() {
+    let store = Valkey::start();
+    let servers = json!({ "it": { "command": peer(LANDBRIDGE, "fixture") } });
+    let mut node = start_with(&store.url(), &servers, &["--drain-timeout", "20s"]).await;
+    let (client, address) = (Client::begin(node.address).await, node.address);
+    let sleep = json!({ "server": "it", "tool": "sleep", "args": { "ms": 6_000 } });
+    let calling = client.call(address, "execute_tool", sleep);
+    let stopping = async {
+        let began = Instant::now();
+        while !client
+            .call(address, "execute_tool", json!({ "server": "it", "tool": "counters" }))
+            .await
+            .1
+            .contains("sleep")
+        {
+            assert!(began.elapsed() < PATIENCE, "the call does not begin");
+        }
+        let row = |rows: &[Value]| rows.first().map(|row| row["draining"].clone());
+        let rows = listed(&store.url(), |rows| rows.len() == 1).await;
+        assert_eq!(row(&rows), Some(json!(false)), "{rows:?}");
+        let pid = i32::try_from(node.pid()).ok().and_then(Pid::from_raw).expect("a process");
+        kill_process(pid, Signal::TERM).expect("it is there");
+        listed(&store.url(), |rows| row(rows) == Some(json!(true))).await;
+        let table = text(&nodes(&["--store", &store.url()]).await.stdout);
+        assert!(table.lines().nth(1).is_some_and(|line| line.ends_with("draining")), "{table}");
+    };
+    let ((status, said), ()) = tokio::join!(calling, stopping);
+    assert!(status == 200 && !said.contains("isError\":true"), "what ran has ended well: {status} {said}");
+    let ended = tokio::time::timeout(PATIENCE, node.child().wait()).await.expect("it ends").expect("its end");
+    assert_eq!(ended.code(), Some(0), "{}", node.said());
+    listed(&store.url(), <[Value]>::is_empty).await;
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use lb_peers::harness::Gateway;
@@ -20,9 +21,14 @@ pub const DOOR: &[&str] = &["--node-listen", "127.0.0.1:0"];
 
 /// Starts a process on this store.
 pub async fn start(store: &str, args: &[&str]) -> Gateway {
+    start_with(store, &json!({}), args).await
+}
+
+/// Starts a process with these servers on this store.
+pub async fn start_with(store: &str, servers: &Value, args: &[&str]) -> Gateway {
     let folder = tempfile::tempdir().expect("a folder");
     let config = folder.path().join("mcp.json");
-    std::fs::write(&config, r#"{"mcpServers":{}}"#).expect("written");
+    std::fs::write(&config, json!({ "mcpServers": servers }).to_string()).expect("written");
     let mut command = Command::new(LANDBRIDGE);
     command.args(["serve", "--listen", "127.0.0.1:0", "--durability", "event", "--store", store, "--config"]);
     command.arg(config).args(args).env("LANDBRIDGE_KEY", KEY).stdin(Stdio::null());
@@ -44,6 +50,9 @@ pub async fn kill(mut gateway: Gateway) {
     gateway.child().kill().await.expect("it is ours");
 }
 
+/// Ids differ over all clients of one test.
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
 /// A session, wherever it is.
 pub struct Client {
     session: Session,
@@ -63,7 +72,9 @@ impl Client {
     /// Calls a tool at a node; the status, and what it answered.
     pub async fn call(&self, at: SocketAddr, tool: &str, arguments: Value) -> (u16, String) {
         let params = json!({ "name": tool, "arguments": arguments });
-        let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
+        // Calls of one session may run at the same time.
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let call = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }).to_string();
         let mut headers = self.session.headers();
         headers.extend(self.from.map(|from| ("X-Forwarded-For".to_owned(), from.to_string())));
         let mut http = RawHttp::connect(at).await.expect("it listens");

@@ -1,11 +1,14 @@
 //! Servers and settings change while it runs.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lb_peers::procs;
 use lb_peers::raw::http::{headers, post_headers};
 use lb_peers::tools::ToolClient;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::world::{Run, World, arg, execute, server, servers, until};
+use crate::world::{PATIENCE, Run, World, arg, execute, server, servers, until};
 
 /// What a client is told with the next reply, as type and server.
 async fn told(client: &ToolClient) -> Vec<(String, String)> {
@@ -62,6 +65,70 @@ async fn a_broken_file_changes_nothing_and_says_why() {
     world.servers(&json!({ "it": server("2") }));
     run.says("config_reloaded", 1).await;
     assert_eq!(execute(&client, "it", "who", json!({})).await, "2");
+}
+
+/// Signals and saves that come faster than they are worked on, while calls run: what did not change is never disturbed,
+/// what did ends as the last file says, and of what was started in between nothing is left.
+#[tokio::test]
+async fn reloads_at_the_same_moment_end_as_the_last_file_says() {
+    const LAST: usize = 12;
+    let mark = format!("settings-reload-{}", std::process::id());
+    let marked = |who: &str| {
+        let mut entry = server(who);
+        entry["env"] = json!({ "LANDBRIDGE_TEST_MARK": mark });
+        entry
+    };
+    let world = World::new();
+    let config = world.servers(&json!({ "stays": marked("s"), "changes": marked("v0") }));
+    let run = Run::start(&mut world.landbridge(&["serve", "--listen", "127.0.0.1:0", "--config", arg(&config)]));
+    let (client, other) = (run.client().await, run.client().await);
+    for name in ["stays", "changes"] {
+        assert_ne!(execute(&client, name, "who", json!({})).await, "");
+    }
+    let over = AtomicBool::new(false);
+    let stays = async {
+        let mut calls = 0;
+        while !over.load(Ordering::Relaxed) {
+            assert_eq!(execute(&client, "stays", "who", json!({})).await, "s", "after {calls} calls");
+            calls += 1;
+        }
+        calls
+    };
+    let changes = async {
+        while !over.load(Ordering::Relaxed) {
+            let reply = other.call("execute_tool", json!({ "server": "changes", "tool": "who" })).await;
+            assert!(reply.is_error() || reply.text().starts_with('v'), "{reply}");
+        }
+    };
+    let reloading = async {
+        for version in 1..=LAST {
+            let mut servers = json!({ "stays": marked("s"), "changes": marked(&format!("v{version}")) });
+            if version % 2 == 1 {
+                servers["guest"] = marked("g");
+            }
+            world.servers(&servers);
+            run.signal(Signal::HUP);
+            run.signal(Signal::HUP);
+            // Let the calls on, sometimes: else all of them would be one reload.
+            if version % 3 == 0 {
+                run.says("config_reloaded", version / 3).await;
+            }
+        }
+        let start = std::time::Instant::now();
+        while execute(&client, "changes", "who", json!({})).await != format!("v{LAST}") {
+            assert!(start.elapsed() < PATIENCE, "{}", run.said());
+        }
+        over.store(true, Ordering::Relaxed);
+    };
+    let (calls, (), ()) = tokio::join!(stays, changes, reloading);
+    assert!(0 < calls);
+    assert_eq!(servers(&client).await, ["stays", "changes"]);
+    assert_eq!(execute(&other, "changes", "who", json!({})).await, format!("v{LAST}"));
+    let said = run.said();
+    let stays = |line: &&str| line.contains("server=stays") && line.contains("server_disconnected");
+    assert_eq!(said.lines().find(stays), None, "what did not change was not touched");
+    // Two sessions, each with the two servers that there are now, each of them with its supervisor.
+    until("the old processes to be gone", || procs::marked(&mark).len(), |left| *left <= 8).await;
 }
 
 #[tokio::test]

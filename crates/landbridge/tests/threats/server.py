@@ -4,7 +4,8 @@ import os
 import sys
 
 RECORD = os.environ.get("RECORD")
-TOOLS = ["echo", "started", "ask"]
+LONG = os.environ.get("LONG")
+TOOLS = ["echo", "started", "ask"] + (["ab" * int(LONG) + "!"] if LONG else [])
 
 
 def say(message):

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lb_peers::harness::{Gateway, HttpPeer, config, peer};
+use lb_peers::procs::memory_kib;
 use lb_peers::raw::RawHttp;
 use lb_peers::raw::http1::response;
 use lb_peers::tools::ToolClient;
@@ -219,4 +220,40 @@ async fn a_pattern_of_a_server_cannot_keep_us_busy() {
         client.call("respond_to_elicitation", json!({ "request_id": id, "action": "decline" })).await;
         works(&client).await;
     }
+}
+
+/// Patterns come from clients too, as what `list_tools` looks for, here also in a name that is as long as a server can make
+/// it: short ones are matched in time that grows with the name, others are refused before they take any room.
+#[tokio::test]
+async fn a_pattern_of_a_client_cannot_keep_us_busy() {
+    let entry = json!({ "command": "python3", "args": [SERVER], "env": { "LONG": (1 << 19).to_string() } });
+    let gateway = Gateway::serve_tools(LANDBRIDGE, json!({ "it": entry }), &[]).await;
+    let client = ToolClient::http(&gateway).await;
+    works(&client).await;
+    let before_kib = memory_kib(gateway.pid(), "VmHWM");
+    let (classes, groups) = (r"\w".repeat(20_000), "(".repeat(20_000));
+    for (pattern, fits) in [
+        ("^(a+)+$", true),
+        ("^(a|a)*$", true),
+        ("(.*a){20}$", true),
+        ("(?:a?){64}a{64}$", true),
+        ("(a|b)*a(a|b){12}$", true),
+        ("((a{1000}){1000}){1000}", false),
+        (r"\pL{1000}", false),
+        (&classes, false),
+        (&groups, false),
+    ] {
+        for argument in ["server", "tool"] {
+            let start = Instant::now();
+            let reply = client.call("list_tools", json!({ argument: pattern })).await;
+            let shown: String = pattern.chars().take(40).collect();
+            assert_eq!(reply.is_error(), !fits, "{argument} {shown}: {}", reply.code());
+            assert!(fits || reply.code() == "INVALID_ARGUMENT", "{argument} {shown}: {reply}");
+            // Ten times 50 ms, and what a mebibyte of a name takes to be listed, whatever is looked for in it.
+            assert!(start.elapsed() < Duration::from_secs(4), "{argument} {shown} took {:?}", start.elapsed());
+        }
+    }
+    let grown_kib = memory_kib(gateway.pid(), "VmHWM") - before_kib;
+    assert!(grown_kib < 64 << 10, "{grown_kib} KiB");
+    works(&client).await;
 }

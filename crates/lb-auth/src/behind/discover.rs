@@ -240,4 +240,6 @@ fn clip(text: &str) -> String {
 }
 
 #[cfg(test)]
+mod generated;
+#[cfg(test)]
 pub(super) mod tests;

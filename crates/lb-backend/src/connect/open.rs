@@ -31,7 +31,7 @@ impl Connection {
         match self.lane.turn() {
             Turn::Now(room) => self.open_now(call).map(|exchange| exchange.taking(room)),
             Turn::Later(waiting) => Ok(self.open_later(waiting, call)),
-            Turn::Never => Ok(Exchange::ready(lane::refusal(self.name.as_str()))),
+            Turn::Never => Ok(Exchange::ready(lane::refusal(self.name.as_str(), lane::QUEUE_MAX))),
         }
     }
 

@@ -34,6 +34,7 @@ async fn connect(revision: Revision, scripts: Vec<Script>) -> (Result<Era, Strin
         tasks: tasks.clone(),
         children: Children::new(1),
         logins: None,
+        names: crate::Names::default(),
     };
     let caller = Caller {
         principal: Principal::local(),

@@ -16,6 +16,7 @@ fn fingerprint(target: Target) -> String {
         tasks: Tasks::default(),
         children: Children::new(1),
         logins: None,
+        names: crate::Names::default(),
     };
     Server::new(Arc::new(spec), environment).expect("a server").fingerprint()
 }

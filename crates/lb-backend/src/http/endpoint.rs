@@ -21,6 +21,7 @@ use super::tls;
 use crate::breaker::Failure;
 use crate::breaker::gate::{Gate, Permit};
 use crate::error::{self, ConnectError};
+use crate::names::{Names, NoWay};
 
 /// How long a TCP and TLS connection may take to be made.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
@@ -35,6 +36,7 @@ pub struct Endpoint {
     port: u16,
     /// Whether addresses that are out of bounds for clients are not connected to.
     bounds: Bounds,
+    names: Names,
     tls: Option<(TlsConnector, ServerName<'static>)>,
     /// Path and query, as they stand in the request line.
     uri: Uri,
@@ -94,10 +96,25 @@ impl Endpoint {
         let last_length = Mutex::new((0, HeaderValue::from_static("0")));
         let pool = Pool::default();
         let called = format!("server {name:?} ({authority})");
-        let bounds = Bounds::default();
+        let (bounds, names) = Default::default();
         let gate = Arc::new(Gate::new(called.clone()));
         let handshake_max = ServerSpec::INIT_TIMEOUT;
-        Ok(Self { called, shown, host, port, bounds, tls, uri, headers, last_length, pool, tasks, gate, handshake_max })
+        Ok(Self {
+            called,
+            shown,
+            host,
+            port,
+            bounds,
+            names,
+            tls,
+            uri,
+            headers,
+            last_length,
+            pool,
+            tasks,
+            gate,
+            handshake_max,
+        })
     }
 
     /// Gives the server so long to answer the first request of a connection.
@@ -116,6 +133,13 @@ impl Endpoint {
     #[must_use]
     pub fn within(mut self, bounds: Bounds) -> Self {
         self.bounds = bounds;
+        self
+    }
+
+    /// Looks its host up with these.
+    #[must_use]
+    pub fn named_by(mut self, names: Names) -> Self {
+        self.names = names;
         self
     }
 
@@ -241,19 +265,13 @@ impl Endpoint {
         }
     }
 
-    /// A connection to one of its addresses. What is guarded is looked up here and not before, so that no other answer
-    /// can come between.
+    /// A connection to one of its addresses that are within bounds.
     async fn reach(&self) -> Result<TcpStream, String> {
-        let to = (self.host.as_str(), self.port);
-        if self.bounds == Bounds::Anywhere {
-            return TcpStream::connect(to).await.map_err(|error| chain(&error));
-        }
-        let found = tokio::net::lookup_host(to).await.map_err(|error| chain(&error))?;
-        let allowed: Vec<_> = found.filter(|address| self.bounds.allow(address.ip())).collect();
-        if allowed.is_empty() {
-            return Err(format!("its address {}", self.bounds.why_not()));
-        }
-        TcpStream::connect(allowed.as_slice()).await.map_err(|error| chain(&error))
+        let connected = self.names.connect(&self.host, self.port, |address| self.bounds.allow(address)).await;
+        connected.map_err(|why| match why {
+            NoWay::Forbidden => format!("its address {}", self.bounds.why_not()),
+            NoWay::Unknown(error) | NoWay::Failed(error) => chain(&error),
+        })
     }
 
     async fn connect(&self) -> Result<Box<Conn>, ConnectError> {

@@ -216,6 +216,7 @@ const TABLE: &[Setting] = &[
     Setting::new("lookup_timeout", Servers, Time(1), "30s", "How long a list, a read, a prompt or a completion may take").named("TIME"),
     Setting::new("ask_timeout", Servers, Time(1), "10m", "How long a client may take to answer what a server asks").named("TIME"),
     Setting::new("drain_timeout", Serve, Time(0), "10s", "How long requests may go on after the signal to stop").named("TIME").reloading(),
+    Setting::new("close_timeout", Serve, Time(1), "25s", "How long the rest of a stop may take after that: sessions, children, what is written; then the process ends whatever is left").named("TIME"),
 
     Setting { reloads: true, ..Setting::new("log_level", Every, Text(check::level), "info; warn on stdio", "How much to log: error, warn, info, debug or trace, or a filter such as `lb_backend=debug`") }.named("LEVEL").alias(&["MCP_LOG_LEVEL"]),
     Setting::new("log_format", Every, Word(&["text", "json"]), "text", "How to log: lines for people, or one JSON object per line").named("FORMAT"),

@@ -161,6 +161,8 @@ pub struct Settings {
     pub ask_timeout: Duration,
     /// For what is under way at the end.
     pub drain_timeout: Duration,
+    /// For the rest of the end.
+    pub close_timeout: Duration,
     /// What is kept beyond this process, and where.
     pub state: State,
     /// How much to log; `None` for what fits the command.
@@ -249,6 +251,7 @@ impl Settings {
             lookup_timeout: gathered.time("lookup_timeout", 30),
             ask_timeout: gathered.time("ask_timeout", 10 * 60),
             drain_timeout: gathered.time("drain_timeout", 10),
+            close_timeout: gathered.time("close_timeout", 25),
             state,
             login,
             log_level: gathered.text("log_level").filter(|level| !level.is_empty()),

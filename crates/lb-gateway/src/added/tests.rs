@@ -17,6 +17,7 @@ fn process(store: &Arc<dyn Store>, is_shared: bool, policy: Policy) -> Gateway {
         tasks: Tasks::default(),
         children: Children::new(0),
         logins: None,
+        names: lb_backend::Names::default(),
     };
     let keeping = Keeping {
         store: store.clone(),

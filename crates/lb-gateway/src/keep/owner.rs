@@ -6,6 +6,8 @@ use crate::nodes::NodeName;
 
 /// The epoch at which a session begins.
 const FIRST: u64 = 1;
+/// The last epoch that is read: it grows by one each time a session changes hands, so that nobody of ours comes near.
+const EPOCH_MAX: u64 = u64::MAX / 2;
 
 /// Who has a session. The epoch only grows: whoever finds a larger one than its own has lost it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,14 +82,14 @@ impl Owner {
     pub(crate) fn read(value: &[u8]) -> Option<Self> {
         let mut words = std::str::from_utf8(value).ok()?.split(' ');
         let (epoch, node, boot) = (words.next()?.parse().ok()?, words.next()?, words.next()?);
-        if words.next().is_some() || node.is_empty() || boot.is_empty() {
+        if EPOCH_MAX < epoch || words.next().is_some() || node.is_empty() || boot.is_empty() {
             return None;
         }
         let holder = match (node, boot) {
             ("-", "-") => Holder::Nobody,
             ("gone", "-") => Holder::Gone,
             (_, "-") => return None,
-            (id, boot) => Holder::Node(NodeName { id: id.into(), boot: boot.into() }),
+            (id, boot) => Holder::Node(NodeName::parse(&format!("{id} {boot}"))?),
         };
         Some(Self { epoch, holder })
     }
@@ -108,7 +110,18 @@ mod tests {
         for (owner, text) in [(owner.clone(), "3 n1 b7"), (owner.released(), "3 - -"), (owner.gone(), "4 gone -")] {
             assert_eq!((&owner.value()[..], read(text)), (text.as_bytes(), Some(owner)), "{text}");
         }
-        for wrong in ["", "3", "3 n1", "x n1 b7", "3 n1 b7 more", "-1 n1 b7", "3  b7", "3 n1 -", "{}"] {
+        for wrong in [
+            "",
+            "3",
+            "3 n1",
+            "x n1 b7",
+            "3 n1 b7 more",
+            "-1 n1 b7",
+            "3  b7",
+            "3 n1 -",
+            "{}",
+            "18446744073709551615 - -",
+        ] {
             assert_eq!(read(wrong), None, "{wrong:?}");
         }
     }

@@ -2,6 +2,7 @@ mod bound;
 mod cluster;
 mod defaults;
 mod full;
+mod generated;
 mod idle;
 mod store;
 mod streams;
@@ -91,6 +92,7 @@ impl Node<'_> {
             tasks: tasks.clone(),
             children: Children::new(0),
             logins: None,
+            names: lb_backend::Names::default(),
         };
         let (url, version) = (Some(format!("http://{}", self.id)), "0".to_owned());
         let about = About { id: self.id.into(), boot: self.boot.into(), url, version, host: None };

@@ -151,9 +151,10 @@ impl NodeInfo {
         let time = |of: &Raw, name: &str| number(of, name).map(Duration::from_millis);
         let flag = |of: &Raw, name: &str| of.member(name)?.read::<bool>().ok();
         let store = kept.member("store")?;
+        let NodeName { id, boot } = NodeName::parse(&format!("{} {}", text(&kept, "id")?, text(&kept, "boot")?))?;
         Some(Self {
-            id: text(&kept, "id")?.into(),
-            boot: text(&kept, "boot")?.into(),
+            id,
+            boot,
             url: text(&kept, "url"),
             version: text(&kept, "version")?,
             started: time(&kept, "startedAt")?,
@@ -185,3 +186,6 @@ impl NodeInfo {
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod generated;

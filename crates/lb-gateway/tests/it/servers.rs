@@ -105,6 +105,7 @@ pub fn environment(tasks: &Tasks) -> Environment {
         tasks: tasks.clone(),
         children: Children::new(0),
         logins: None,
+        names: lb_backend::Names::default(),
     }
 }
 

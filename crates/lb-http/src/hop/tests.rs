@@ -6,7 +6,7 @@ use super::*;
 
 const TIME: u64 = 1_900_000_000;
 
-fn node(key: &[u8]) -> NodeSettings {
+pub(super) fn node(key: &[u8]) -> NodeSettings {
     NodeSettings {
         listen: crate::listen::Place::Tcp("127.0.0.1:0".into()),
         url: Some("https://b:1".into()),
@@ -18,7 +18,7 @@ fn node(key: &[u8]) -> NodeSettings {
     }
 }
 
-fn claims() -> Claims {
+pub(super) fn claims() -> Claims {
     Claims {
         grant: None,
         principal: "someone".into(),

@@ -1,9 +1,13 @@
 //! From start to end of a program that is left alone.
 
-use std::{io, time::Duration};
+use std::{
+    io,
+    time::{Duration, Instant},
+};
 
 use lb_process::{Child, Command, Exit, SpawnError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::JoinSet;
 
 use crate::kit::{PROBE, SOON, output, path, probe, shell, spawn, until_none, zombies};
 
@@ -183,25 +187,51 @@ async fn the_program_starts_in_its_folder_and_is_looked_up_from_there() {
     assert_eq!(output(&command).await.trim(), real.display().to_string());
 }
 
-#[tokio::test]
+/// How many short lives; all of the ten thousand in the long form.
+fn lives() -> usize {
+    if std::env::var_os("LANDBRIDGE_LONG").is_some() { 10_000 } else { 1_000 }
+}
+
+/// Lives that go on at the same time.
+const AT_ONCE: usize = 16;
+
+/// One life, which ends by itself, is ended, or is let go of in the middle: all must come to the same. Gives what was
+/// ended: whoever keeps that keeps nothing of the system's.
+async fn live(round: usize) -> Option<Child> {
+    let behaviour: &[&str] = match round % 5 {
+        0..=2 => &["exit", "0"],
+        3 => &["kill-self"],
+        _ => &["echo"],
+    };
+    let child = spawn(&probe(behaviour)).await;
+    match round % 5 {
+        0 => assert!(child.wait().await.success()),
+        1 => {
+            assert!(child.stop(lb_process::Grace::default()).await.success());
+            return Some(child);
+        }
+        3 => assert_eq!(child.wait().await, Exit::by_signal(9)),
+        // Dropped while it ends, or in the middle of its life.
+        _ => {}
+    }
+    None
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_short_lives_leave_no_zombie_and_no_descriptor() {
     let open = || std::fs::read_dir("/proc/self/fd").expect("fds").count();
     assert!(spawn(&probe(&["exit", "0"])).await.stop(lb_process::Grace::default()).await.success());
-    let before = open();
-    let mut kept = Vec::new();
-    for round in 0..40 {
-        let child = spawn(&probe(&["exit", "0"])).await;
-        // Waited for, stopped or dropped: all must come to the same.
-        match round % 3 {
-            0 => assert!(child.wait().await.success()),
-            1 => {
-                assert!(child.stop(lb_process::Grace::default()).await.success());
-                // Whoever keeps what has ended keeps nothing of the system's.
-                kept.push(child);
-            }
-            _ => drop(child),
+    let (before, start) = (open(), Instant::now());
+    let (mut running, mut kept) = (JoinSet::new(), Vec::new());
+    for round in 0..lives() {
+        if AT_ONCE <= running.len() {
+            kept.extend(running.join_next().await.and_then(|lived| lived.expect("it lived")));
         }
+        running.spawn(live(round));
     }
+    kept.extend(running.join_all().await.into_iter().flatten());
     until_none("zombies", zombies).await;
     until_none("descriptors", || (before..open()).collect()).await;
+    assert_eq!(kept.len(), lives() / 5);
+    println!("{} lives in {:?}", lives(), start.elapsed());
 }

@@ -8,16 +8,19 @@ use serde::{Deserialize, Serialize};
 
 use super::Event;
 use crate::happening::Happening;
-use crate::keep::millis;
+use crate::keep::{millis, number};
 use crate::ulid::Ulid;
 
 /// [`Drops`] as they are written.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct DropsRecord {
+    #[serde(deserialize_with = "number")]
     count: u64,
     first: Ulid,
     last: Ulid,
+    #[serde(deserialize_with = "number")]
     seq: u64,
+    #[serde(deserialize_with = "number")]
     unix: u64,
     #[serde(default)]
     node_lost: bool,

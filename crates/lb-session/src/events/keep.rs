@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use lb_wire::compose::Object;
 use lb_wire::{Raw, Text};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::drops::{Drops, DropsRecord};
 use super::rows::Row;
 use super::{Event, EventLog, Ever, Filter};
 use crate::happening::Happening;
-use crate::keep::millis;
+use crate::keep::{millis, number};
 use crate::moment::Moment;
 use crate::ulid::Ulid;
 
@@ -51,18 +51,22 @@ pub(super) struct Lost {
 /// All that is written of a log beside its events.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct LogRecord {
+    #[serde(deserialize_with = "number")]
     seq: u64,
     ever: Option<(Ulid, Ulid)>,
     gone: Option<Ulid>,
     drops: Option<DropsRecord>,
+    #[serde(deserialize_with = "number")]
     dropped: u64,
     /// Stretches of places, first to last, whose events are there and nobody has had.
+    #[serde(deserialize_with = "stretches")]
     waiting: Vec<(u64, u64)>,
     /// The same for those that somebody has had. What is written and in neither is gone.
+    #[serde(deserialize_with = "stretches")]
     delivered: Vec<(u64, u64)>,
     lost: Vec<Lost>,
     /// The epoch of whoever wrote this.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "number")]
     epoch: u64,
 }
 
@@ -73,7 +77,21 @@ struct EventRecord {
     since: Option<Ulid>,
     kind: String,
     server: String,
+    #[serde(deserialize_with = "number")]
     unix: u64,
+}
+
+/// Reads stretches of places: each begins behind the one before.
+fn stretches<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(u64, u64)>, D::Error> {
+    #[derive(Deserialize)]
+    struct Place(#[serde(deserialize_with = "number")] u64);
+    let places: Vec<(Place, Place)> = Vec::deserialize(from)?;
+    let stretches: Vec<(u64, u64)> = places.into_iter().map(|(first, last)| (first.0, last.0)).collect();
+    let in_order = stretches.is_sorted_by(|(_, before), (first, _)| before < first);
+    if !in_order || stretches.iter().any(|(first, last)| last < first) {
+        return Err(serde::de::Error::custom("places that are in no order"));
+    }
+    Ok(stretches)
 }
 
 impl EventLog {
@@ -119,6 +137,10 @@ impl EventLog {
         (may_miss, epoch): (bool, u64),
         now: Moment,
     ) -> Result<(), serde_json::Error> {
+        let mut last = [&record.waiting, &record.delivered].into_iter().filter_map(|stretches| stretches.last());
+        if last.any(|(_, last)| record.seq < *last) {
+            return Err(serde::de::Error::custom("events behind the last one"));
+        }
         (self.seq, self.gone, self.dropped_ever) = (record.seq, record.gone, record.dropped);
         self.ever = record.ever.map(|(first, last)| Ever { first, last });
         self.drops = record.drops.as_ref().map(Drops::restored);

@@ -1,3 +1,5 @@
+mod generated;
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -178,7 +180,7 @@ fn after_a_crash_ids_that_were_never_written_are_a_gap_and_new_ids_are_newer() {
     let written = tell(&mut session, 2, at(SECOND));
     shelf.write(&mut session);
     // Its clock is ahead of the one of the next process.
-    let lost = Ulid::elsewhere(at(SECOND * 6).unix);
+    let lost = Ulid::elsewhere(written[1].unix() + SECOND * 5);
 
     let mut back = shelf.restore(CRASH, at(SECOND * 2));
     let new = tell(&mut back, 1, at(SECOND * 3));
@@ -190,7 +192,7 @@ fn after_a_crash_ids_that_were_never_written_are_a_gap_and_new_ids_are_newer() {
     assert!(taken.dropped.is_some(), "a client that names no event is told as well");
     back.events.commit(taken.lease.expect("a lease"));
     assert_eq!(back.events.after(&written[0].to_string()).expect("a known id").events.len(), 2);
-    let never = Ulid::end_of(at(MINUTE * 9).unix);
+    let never = Ulid::end_of(new[0].unix() + MINUTE * 9);
     assert!(back.events.after(&never.to_string()).is_err(), "nobody gave out that one");
 }
 

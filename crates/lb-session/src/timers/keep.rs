@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{Timer, TimerStatus};
-use crate::keep::millis;
+use crate::keep::{millis, number};
 use crate::moment::Moment;
 use crate::session::Session;
 use crate::ulid::Ulid;
@@ -15,10 +15,14 @@ use crate::ulid::Ulid;
 pub(crate) struct TimerRecord {
     id: Ulid,
     message: String,
+    #[serde(deserialize_with = "number")]
     duration: u64,
     interval: bool,
+    #[serde(deserialize_with = "number")]
     fired: u64,
+    #[serde(deserialize_with = "number")]
     created: u64,
+    #[serde(deserialize_with = "number")]
     due: u64,
     status: Status,
 }
@@ -66,10 +70,12 @@ impl Session {
             // When exactly that was is not worth a word of its own.
             TimerStatus::Deleted => self.timer_stopped(id, now),
         }
+        // As when it was set: one that repeats without a pause would never let go of whoever looks what is due.
+        let least = if record.interval { self.limits.timer_interval_min } else { Duration::ZERO };
         let timer = Timer {
             id,
             message: record.message.as_str().into(),
-            duration: Duration::from_millis(record.duration),
+            duration: Duration::from_millis(record.duration).max(least),
             interval: record.interval,
             fired: record.fired,
             created: moment(record.created),

@@ -2,11 +2,12 @@
 
 use lb_gateway::Listing;
 use lb_wire::{Raw, splice};
-use regex::{Regex, RegexBuilder};
+use regex::Regex;
 
 use crate::args::{Args, Checked, refuse};
 use crate::catalog::{Hints, Run, Tool};
 use crate::fanout;
+use crate::pattern;
 use crate::reply::Reply;
 use crate::request::Request;
 
@@ -26,11 +27,8 @@ pub(crate) static TOOL: Tool = Tool {
     run: Run::Waits(|request| Box::pin(async move { run(request).await.into() })),
 };
 
-/// Memory that a compiled pattern may take.
-const PATTERN_BYTES_MAX: usize = 1 << 20;
-
 async fn run(request: Request) -> Checked<Reply> {
-    let (servers, tools) = (pattern(&request.args, "server")?, pattern(&request.args, "tool")?);
+    let (servers, tools) = (given(&request.args, "server")?, given(&request.args, "tool")?);
     let matches = |pattern: &Option<Regex>, text: &str| pattern.as_ref().is_none_or(|regex| regex.is_match(text));
     let lists = fanout::ask(&request, Listing::Tools, |name| matches(&servers, name)).await;
     let named = |row: &Raw| name_of(row).is_some_and(|name| matches(&tools, &name));
@@ -69,8 +67,7 @@ fn name_of(row: &Raw) -> Option<String> {
     Some(row.member("name")?.to_text().unwrap_or_default().into_owned())
 }
 
-fn pattern(args: &Args, name: &str) -> Checked<Option<Regex>> {
+fn given(args: &Args, name: &str) -> Checked<Option<Regex>> {
     let Some(text) = args.maybe_text(name)? else { return Ok(None) };
-    let regex = RegexBuilder::new(&text).size_limit(PATTERN_BYTES_MAX).build();
-    regex.map(Some).map_err(|error| refuse(name, &format!("is no regular expression: {error}")))
+    pattern::compile(&text).map(Some).map_err(|error| refuse(name, &error.to_string()))
 }

@@ -49,6 +49,7 @@ impl Stage {
             tasks: Tasks::default(),
             children: Children::new(0),
             logins: None,
+            names: lb_backend::Names::default(),
         };
         let spec = ServerSpec::new(ServerName::parse("s").expect("a name"), Target::Embedded("scripted".into()));
         let setup = Setup { policy, tools: Some(Arc::new(Tools::default())), ..Setup::default() };

@@ -11,6 +11,7 @@ mod need;
 mod patience;
 mod pending;
 mod races;
+mod rebind;
 mod reconnect;
 mod rights;
 mod script;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lb_backend::{Children, EmbeddedServers, Environment};
+use lb_backend::{Children, EmbeddedServers, Environment, Names};
 use lb_exchange::{Logins, Restart, ServerAuth, ServerName, ServerSpec, Target, Tasks};
 use lb_front::{Front, Settings};
 use lb_gateway::{Gateway, Policy, Setup};
@@ -30,6 +30,8 @@ pub struct Plan {
     /// Who logs in at those.
     pub auth: ServerAuth,
     pub logins: Option<Arc<dyn Logins>>,
+    /// What hosts are looked up with.
+    pub names: Names,
     /// Only the server `one`.
     pub alone: bool,
 }
@@ -37,8 +39,8 @@ pub struct Plan {
 impl Default for Plan {
     fn default() -> Self {
         let setup = Setup { tools: Some(Arc::new(Tools::default())), policy: Policy::default(), ..Setup::default() };
-        let (http, auth, logins) = Default::default();
-        Self { setup, restart: Restart::default(), http, auth, logins, alone: false }
+        let (http, auth, logins, names) = Default::default();
+        Self { setup, restart: Restart::default(), http, auth, logins, names, alone: false }
     }
 }
 
@@ -61,6 +63,7 @@ impl World {
             tasks: Tasks::default(),
             children: Children::new(0),
             logins: plan.logins,
+            names: plan.names,
         };
         let name = |text: &str| ServerName::parse(text).expect("a name");
         let mut specs = Vec::new();

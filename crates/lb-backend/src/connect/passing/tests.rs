@@ -53,6 +53,7 @@ impl Stage {
             tasks: tasks.clone(),
             children: Children::new(1),
             logins: None,
+            names: crate::Names::default(),
         };
         let (principal, capabilities) = (Principal::local(), Capabilities::none());
         let caller = Caller {

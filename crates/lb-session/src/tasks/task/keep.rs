@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::{State, Task, TaskStatus};
 use crate::happening::Happening;
-use crate::keep::{Unreadable, millis};
+use crate::keep::{Unreadable, millis, number};
 use crate::moment::Moment;
 use crate::session::Session;
 use crate::ulid::Ulid;
@@ -59,9 +59,13 @@ struct Record {
     id: Ulid,
     server: String,
     tool: String,
+    #[serde(deserialize_with = "number")]
     ttl: u64,
+    #[serde(deserialize_with = "number")]
     created: u64,
+    #[serde(deserialize_with = "number")]
     updated: u64,
+    #[serde(deserialize_with = "number")]
     due: u64,
     status: String,
     message: Option<String>,
