@@ -83,9 +83,9 @@ pub fn reload(auth: &Auth, login: &Login, settings: &Settings) -> Result<(), Str
     logs::hide_texts(operator.iter().map(|token| token.expose().to_owned()).collect());
     auth.set_operator_token(operator.as_ref());
     auth.set_origins(settings.allow_origin.clone());
-    let keys = api_keys(&login.keys)?;
-    auth.set_api_keys(keys);
+    // First: a file of keys that cannot be read lets nobody stay whom the rules do not name any more.
     auth.set_rules(rules(&login.access));
+    auth.set_api_keys(api_keys(&login.keys)?);
     Ok(())
 }
 

@@ -109,6 +109,8 @@ struct Inner {
     store: Arc<dyn Store>,
     reach: Reach,
     people: Option<Arc<Auth>>,
+    /// Whether callers show who they are, by whatever means.
+    has_login: bool,
     /// Who we are towards other nodes.
     node: String,
     users: Mutex<HashMap<Whose, Weak<UserEntry>>>,
@@ -134,6 +136,7 @@ impl Behind {
     }
 
     fn with_clock(settings: Settings, ports: Ports, clock: fn() -> SystemTime) -> Self {
+        let has_login = ports.people.is_some();
         // Somebody who has no provider cannot tell who sits in front of a browser.
         let people = ports.people.filter(|people| people.idp.is_some() && settings.public_url.is_some());
         Self(Arc::new(Inner {
@@ -141,6 +144,7 @@ impl Behind {
             store: ports.store,
             reach: ports.reach,
             people,
+            has_login,
             node: Secret::random().hash().hex(),
             users: Mutex::default(),
             services: Mutex::default(),

@@ -50,15 +50,17 @@ fn is_forbidden(address: IpAddr) -> bool {
 fn is_ours_alone(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => {
-            let [a, b, ..] = address.octets();
+            let [a, b, c, _] = address.octets();
+            let special = (a, b, c) == (192, 0, 0) || (a, b, c) == (192, 88, 99);
             let shared = a == 100 && (64..128).contains(&b);
             let reserved = a == 0 || 240 <= a || (a == 198 && (18..20).contains(&b));
-            address.is_loopback() || address.is_private() || address.is_documentation() || shared || reserved
+            address.is_loopback() || address.is_private() || address.is_documentation() || shared || reserved || special
         }
         IpAddr::V6(address) => {
             let site = matches!(address.segments(), [0xfec0..=0xfeff, ..]);
-            let documentation = matches!(address.segments(), [0x2001, 0x0db8, ..]);
-            address.is_loopback() || address.is_unspecified() || address.is_unique_local() || site || documentation
+            // Documentation, tunnels through others, and the local prefix of NAT64.
+            let special = matches!(address.segments(), [0x2001, 0x0db8 | 0, ..] | [0x0064, 0xff9b, 1, ..]);
+            address.is_loopback() || address.is_unspecified() || address.is_unique_local() || site || special
         }
     }
 }
@@ -127,6 +129,10 @@ mod tests {
         for text in [
             "127.0.0.1",
             "127.255.255.254",
+            "192.0.0.192",
+            "192.88.99.1",
+            "2001:0:5ef5:79fd::1",
+            "64:ff9b:1::a00:1",
             "0.0.0.0",
             "10.1.2.3",
             "172.16.0.1",

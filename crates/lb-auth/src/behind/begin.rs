@@ -33,7 +33,11 @@ impl UserLogin {
     /// Begins a login, or returns the one that is open.
     pub(super) async fn begin(&self, want: Want) -> Result<LoginNeeded, LoginError> {
         let _turn = self.entry.opening.lock().await;
-        let now = self.behind.now();
+        // By the clock that a link is judged by when it is opened, at whichever node.
+        let now = match &self.behind.people {
+            Some(people) => people.now().await,
+            None => self.behind.now(),
+        };
         let (open, replaced) = pending::open(&*self.behind.store, &self.entry.whose, now).await.map_err(away)?;
         let open = match open {
             Some(open) if open.covers(&want.scopes) => open,
@@ -95,9 +99,11 @@ impl UserLogin {
         Ok(open)
     }
 
-    /// Whether somebody can sit in front of a browser as this principal.
+    /// Whether somebody can sit in front of a browser as this principal. Where callers have keys, nobody can tell who opens
+    /// a link: it could be sent to somebody else, whose login would then be the caller's.
     fn is_person(&self) -> Result<(), String> {
-        match self.behind.people.is_some() && !self.entry.whose.principal.starts_with("u_") {
+        let is_person = self.behind.people.is_some() && self.entry.whose.principal.starts_with("u_");
+        match self.behind.has_login && !is_person {
             true => {
                 Err("it wants a person, and this caller is a program with a key; use auth \"service\" there".into())
             }

@@ -48,7 +48,8 @@ impl Behind {
         // A code is good once: a browser that is closed at this moment must not make it good for nothing.
         let task = self.0.tasks.spawn(async move { inner.came_back(&owned.0, &owned.1, now).await });
         let mut answer = task.await.unwrap_or_else(|_| failed_for_now("The login broke off."));
-        if let Some(people) = &self.0.people {
+        // A page of somebody else that leads here ends nobody's login.
+        if let Some(people) = self.0.people.as_ref().filter(|_| answer.status().is_success()) {
             people.forget_person(headers, &mut answer).await;
         }
         answer

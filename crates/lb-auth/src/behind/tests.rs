@@ -141,6 +141,22 @@ async fn we_are_who_the_operator_says_or_our_own_document_or_who_we_register_as(
     }
 }
 
+/// A link would be good for whoever opens it, and its login the caller's.
+#[tokio::test]
+async fn where_callers_have_keys_and_nobody_is_a_person_no_link_is_given_out() {
+    let keyed = crate::Settings { provider: None, ..crate::testing::settings() };
+    let world = crate::testing::World::with(keyed).await;
+    let pages = web(&[(RESOURCE, 200, resource("https://as.test")), (METADATA, 200, metadata(&json!({})))]);
+    let (pages, landing) = (Arc::new(pages), Landing::At(format!("https://gw.test{}", Behind::CALLBACK)));
+    let settings = Settings { name: "us".into(), public_url: Some("https://gw.test".into()), landing };
+    let reach: Reach = Arc::new(move |_| pages.clone());
+    let ports = Ports { store: memory().await, reach, people: Some(world.auth.clone()) };
+    let client = OauthClient { client_id: Some("named".into()), ..OauthClient::default() };
+    let refused = Behind::new(settings, ports).login(&Principal::named("k_ci"), &files(client)).await;
+    let why = refused.expect_err("nobody can tell who opens a link").to_string();
+    assert!(why.contains("it wants a person"), "{why}");
+}
+
 /// A server that people log in to, and somebody who is logged in there.
 fn files(auth: OauthClient) -> Arc<ServerSpec> {
     let name = lb_exchange::ServerName::parse("files").unwrap();
