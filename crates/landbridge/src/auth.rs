@@ -128,10 +128,11 @@ pub fn api_keys(files: &[PathBuf]) -> Result<ApiKeys, String> {
 pub fn secret_of(file: &Path) -> Result<Secret, String> {
     let text = text_of(file)?;
     let secret = text.trim();
-    match secret.is_empty() || secret.contains(char::is_whitespace) {
-        true => Err(format!("{} does not hold one secret", file.display())),
-        false => Ok(Secret::new(secret)),
+    if secret.is_empty() || secret.contains(char::is_whitespace) {
+        return Err(format!("{} does not hold one secret", file.display()));
     }
+    settings::check_secret(secret).map_err(|why| format!("{}: {why}", file.display()))?;
+    Ok(Secret::new(secret))
 }
 
 /// What a file says that decides who gets in: nobody else may write to it.

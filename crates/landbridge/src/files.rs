@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use lb_backend::{Anchors, Trust};
-use lb_config::settings::{Gathered, Login, Settings, State, Store};
+use lb_config::settings::{Gathered, Login, Settings, State, Store, check_key};
 use lb_config::{Problem, Severity};
 use lb_exchange::{ServerSpec, Target};
 use lb_http::{Tls, TlsError};
@@ -60,7 +60,7 @@ fn check_login(login: &Login, gathered: &mut Gathered) {
 
 /// What state is kept with. That the server answers, or nobody else has the folder, is seen when it is opened.
 fn check_state(state: &State, gathered: &mut Gathered) {
-    if let Some(Err(why)) = state.key_file.as_deref().map(key::lines) {
+    if let Some(Err(why)) = state.key_file.as_deref().map(good_keys) {
         gathered.refuse("key_file", why, None);
     }
     match &state.store {
@@ -79,6 +79,14 @@ fn check_state(state: &State, gathered: &mut Gathered) {
         }
         Store::Disk(None) | Store::Memory => {}
     }
+}
+
+/// Whether a file holds keys that nobody knows: what would be refused as `LANDBRIDGE_KEY` is no better in a file.
+fn good_keys(file: &Path) -> Result<(), String> {
+    for key in key::lines(file)? {
+        check_key(key.expose()).map_err(|why| format!("{}: {why}", file.display()))?;
+    }
+    Ok(())
 }
 
 /// Warnings of servers whose programs are not there. They may come, so that it is no more than that.

@@ -8,8 +8,12 @@ use crate::secret::{Hash, Secret, encode, random};
 const PREFIX: &str = "lbk_";
 
 /// Keys that are good, by their hash.
+///
+/// A key is found by the SHA-256 of all of it, and by nothing of the key itself. Where in a table a hash leads, and whether
+/// another one lies there, may show in the time that it takes; but whoever guesses cannot choose what a guess hashes to, and
+/// one that is nearly right has a hash as far from the right one as any other. Two hashes are compared in constant time.
 #[derive(Clone, Debug, Default)]
-pub struct ApiKeys(HashMap<String, ApiKey>);
+pub struct ApiKeys(HashMap<Hash, ApiKey>);
 
 /// What is known of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,13 +57,12 @@ impl ApiKeys {
 
     /// Finds the key that was sent.
     pub fn find(&self, sent: &str) -> Option<&ApiKey> {
-        // Looked up by its hash: how long that takes says nothing about the key.
-        sent.strip_prefix(PREFIX).and_then(|_| self.0.get(&Hash::of(sent.as_bytes()).hex()))
+        sent.strip_prefix(PREFIX).and_then(|_| self.0.get(&Hash::of(sent.as_bytes())))
     }
 
     /// Whether there is one with this hash, in hexadecimal digits.
     pub(crate) fn has(&self, hash: &str) -> bool {
-        self.0.contains_key(hash)
+        Hash::from_hex(hash).is_some_and(|hash| self.0.contains_key(&hash))
     }
 
     /// Whether there is none.
@@ -73,7 +76,7 @@ impl ApiKeys {
     }
 }
 
-fn parse_line(text: &str) -> Result<(String, ApiKey), &'static str> {
+fn parse_line(text: &str) -> Result<(Hash, ApiKey), &'static str> {
     let mut words = text.split_whitespace();
     let id =
         words.next().filter(|id| is_id(id)).ok_or("an id has 1 to 64 characters of a-z, A-Z, 0-9, `_`, `-` and `.`")?;
@@ -84,7 +87,7 @@ fn parse_line(text: &str) -> Result<(String, ApiKey), &'static str> {
     let scopes = words.collect::<Vec<_>>().join(" ");
     let scopes = Scopes::parse(&scopes).filter(|scopes| !scopes.is_empty());
     let scopes = scopes.ok_or("after the hash come scopes: mcp:read, mcp:call, mcp:admin or server:NAME")?;
-    Ok((hash.hex(), ApiKey { id: id.to_owned(), scopes }))
+    Ok((hash, ApiKey { id: id.to_owned(), scopes }))
 }
 
 fn is_id(text: &str) -> bool {

@@ -118,7 +118,7 @@ impl Families {
     ) -> Result<Issued, GrantError> {
         let id = parts::family_of_code(code).ok_or(GrantError::Invalid)?;
         for _ in 0..TRIES_MAX {
-            let (kept, record) = self.read(&id).await?.ok_or(GrantError::Invalid)?;
+            let (kept, record) = self.read(&id, now).await?.ok_or(GrantError::Invalid)?;
             match &record.state {
                 State::Code { hash, until } if *hash == Hash::of(code.as_bytes()) => {
                     let in_time = seconds(now) < *until;
@@ -155,7 +155,7 @@ impl Families {
     pub async fn spoil(&self, code: &str, now: SystemTime) -> Result<(), GrantError> {
         let Some(id) = parts::family_of_code(code) else { return Ok(()) };
         let hash = Hash::of(code.as_bytes());
-        let Some((_, record)) = self.read(&id).await? else { return Ok(()) };
+        let Some((_, record)) = self.read(&id, now).await? else { return Ok(()) };
         let of_it = match &record.state {
             State::Code { hash: kept, .. } => *kept == hash,
             State::Live(live) => live.code == hash,
@@ -171,7 +171,7 @@ impl Families {
         let id = parts::family_of_refresh(token).ok_or(GrantError::Invalid)?;
         let hash = Hash::of(token.as_bytes());
         for _ in 0..TRIES_MAX {
-            let (kept, record) = self.read(&id).await?.ok_or(GrantError::Invalid)?;
+            let (kept, record) = self.read(&id, now).await?.ok_or(GrantError::Invalid)?;
             let State::Live(live) = &record.state else { return Err(GrantError::Invalid) };
             if record.granted.client != asked.client || record.ends() <= seconds(now) {
                 return Err(GrantError::Invalid);
@@ -190,11 +190,11 @@ impl Families {
     }
 
     /// What the family of a code or refresh token was granted, if it is there.
-    pub async fn granted(&self, token: &str) -> Result<Option<Granted>, GrantError> {
+    pub async fn granted(&self, token: &str, now: SystemTime) -> Result<Option<Granted>, GrantError> {
         let Some(id) = parts::family_of_refresh(token).or_else(|| parts::family_of_code(token)) else {
             return Ok(None);
         };
-        Ok(self.read(&id).await?.map(|(_, record)| record.granted))
+        Ok(self.read(&id, now).await?.map(|(_, record)| record.granted))
     }
 
     /// A refresh token that is not the current one: the one before, repeated, or one that was stolen.
@@ -279,7 +279,7 @@ impl Families {
 
     /// The record that a token of ours belongs to, if the token is still good.
     pub async fn check(&self, claims: &Claims, now: SystemTime) -> Result<Option<Arc<Record>>, lb_store::Error> {
-        let Some(id) = parts::family(&claims.fam) else { return Ok(None) };
+        let Some(id) = parts::family(&claims.fam).filter(|id| !self.gone.has_family(id)) else { return Ok(None) };
         let is_up_to_date = |record: &Option<Arc<Record>>| record.as_ref().is_none_or(|it| claims.epo <= it.epoch());
         let found = match self.cache.find(&id, CACHED_FOR, now).filter(is_up_to_date) {
             Some(known) => known,
@@ -297,7 +297,7 @@ impl Families {
 
     /// A family that lives, for what ends with it.
     pub async fn living(&self, family: &str, now: SystemTime) -> Result<Option<Arc<Record>>, lb_store::Error> {
-        let Some(id) = parts::family(family) else { return Ok(None) };
+        let Some(id) = parts::family(family).filter(|id| !self.gone.has_family(id)) else { return Ok(None) };
         let found = match self.cache.find(&id, WATCHED_FOR, now) {
             Some(known) => known,
             None => self.look(&id, now).await?,
@@ -305,26 +305,31 @@ impl Families {
         Ok(found.filter(|record| seconds(now) < record.ends()))
     }
 
-    /// Ends once more what was ended here, after the store may have lost that.
+    /// Ends once more what was ended here, after the store may have lost that. Cancel safe: the next one goes on.
     pub async fn tend(&self, now: SystemTime) -> Result<(), GrantError> {
-        let life = self.store.facts().lives;
-        let Some(again) = self.gone.in_life(life) else { return Ok(()) };
+        self.tend_in(self.store.facts().lives, now).await
+    }
+
+    /// The same in a life of the store.
+    async fn tend_in(&self, life: u64, now: SystemTime) -> Result<(), GrantError> {
+        let again = self.gone.before(life);
         for id in again.families {
             self.end(&id, now).await?;
         }
         for claims in again.tokens {
             self.revoke_access(&claims, &claims.client_id, now).await?;
+            self.gone.token(&claims, life, now);
         }
-        self.gone.done_in(life);
         Ok(())
     }
 
     /// Reads a record for everybody who asks for it within the next seconds.
     async fn look(&self, id: &[u8; 16], now: SystemTime) -> Result<Option<Arc<Record>>, lb_store::Error> {
-        match self.read(id).await.map_err(store_only)? {
+        match self.read(id, now).await.map_err(store_only)? {
             Some((_, record)) => Ok(Some(self.cache.keep(id, record, now))),
             None => {
                 self.cache.keep_missing(id, now);
+                self.gone.missing(id, now);
                 Ok(None)
             }
         }
@@ -333,7 +338,7 @@ impl Families {
     /// The client has its new tokens: the old refresh token is not answered again. When that cannot be written, the
     /// leeway ends by its time.
     async fn arrived(&self, id: &[u8; 16], now: SystemTime) {
-        let Ok(Some((kept, record))) = self.read(id).await else { return };
+        let Ok(Some((kept, record))) = self.read(id, now).await else { return };
         let State::Live(live) = &record.state else { return };
         if live.leeway.is_some() {
             let record = record.with(Live { leeway: None, ..live.clone() });
@@ -346,7 +351,7 @@ impl Families {
     /// Ends the family of a refresh token, if the client may.
     pub async fn revoke_refresh(&self, token: &str, client: &str, now: SystemTime) -> Result<bool, lb_store::Error> {
         let Some(id) = parts::family_of_refresh(token) else { return Ok(false) };
-        let Some((_, record)) = self.read(&id).await.map_err(store_only)? else { return Ok(true) };
+        let Some((_, record)) = self.read(&id, now).await.map_err(store_only)? else { return Ok(true) };
         let hash = Hash::of(token.as_bytes());
         let current = matches!(&record.state, State::Live(live) if live.refresh == Some(hash));
         if record.granted.client == client && (current || parts::is_ours(&self.keys, token)) {
@@ -359,15 +364,16 @@ impl Families {
     /// Ends one access token, if the client may.
     pub async fn revoke_access(&self, claims: &Claims, client: &str, now: SystemTime) -> Result<(), GrantError> {
         let Some(id) = parts::family(&claims.fam) else { return Ok(()) };
+        let life = self.store.facts().lives;
         for _ in 0..TRIES_MAX {
-            let Some((kept, record)) = self.read(&id).await? else { return Ok(()) };
+            let Some((kept, record)) = self.read(&id, now).await? else { return Ok(()) };
             let State::Live(live) = &record.state else { return Ok(()) };
             if record.granted.client != client || live.revoked.contains(&claims.jti) {
                 return Ok(());
             }
             let granted = record.granted.clone();
             if self.replace(&id, kept, record.with(live.without(&claims.jti)), now).await? {
-                self.gone.token(claims, now);
+                self.gone.token(claims, life, now);
                 audit::tokens("token_revoked", &granted, "ok");
                 return Ok(());
             }
@@ -375,13 +381,26 @@ impl Families {
         Err(busy())
     }
 
-    async fn read(&self, id: &[u8; 16]) -> Result<Option<(Bytes, Record)>, GrantError> {
+    async fn read(&self, id: &[u8; 16], now: SystemTime) -> Result<Option<(Bytes, Record)>, GrantError> {
         if self.gone.has_family(id) {
             return Ok(None);
         }
-        let Some(kept) = self.store.get(&key(id)?).await? else { return Ok(None) };
+        // Known before it is asked for: whatever is written meanwhile is later than that.
+        let known = self.cache.epoch(id);
+        let Some(kept) = self.store.get(&key(id)?).await? else {
+            // What was read a moment ago counts no more.
+            self.cache.forget(id);
+            return Ok(None);
+        };
         // What cannot be read is not there.
-        Ok(serde_json::from_slice(&kept).ok().map(|record| (kept, record)))
+        let Ok(record) = serde_json::from_slice::<Record>(&kept) else { return Ok(None) };
+        if record.epoch() < known {
+            tracing::warn!(event = "login_lost", client = %record.granted.client, "the store has lost a refresh");
+            audit::tokens("login_lost", &record.granted, "login_ended");
+            self.end(id, now).await?;
+            return Ok(None);
+        }
+        Ok(Some((kept, record)))
     }
 
     /// Keeps a record in the place of the one that was read; whether it was still that one.
@@ -398,17 +417,19 @@ impl Families {
 
     async fn end(&self, id: &[u8; 16], now: SystemTime) -> Result<(), lb_store::Error> {
         self.cache.forget(id);
+        // Whatever becomes of the store meanwhile, it was no later life than this one.
+        let life = self.store.facts().lives;
         self.store.delete(&key(id)?).await?;
-        self.gone.family(id, now);
+        self.gone.family(id, life, now);
         Ok(())
     }
 
     async fn end_if(&self, id: &[u8; 16], kept: Bytes, now: SystemTime) -> Result<bool, lb_store::Error> {
-        let key = key(id)?;
+        let (key, life) = (key(id)?, self.store.facts().lives);
         let batch = Batch::new().when(&key, Some(kept)).delete(&key);
         let done = matches!(self.store.apply(batch).await?, Applied::Done(_));
         if done {
-            self.gone.family(id, now);
+            self.gone.family(id, life, now);
         }
         Ok(done)
     }

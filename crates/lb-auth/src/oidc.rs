@@ -29,8 +29,9 @@ use crate::settings::Provider;
 
 /// How long what a provider says of itself, and its keys, are believed.
 pub(crate) const KEPT_FOR: Duration = Duration::from_secs(600);
-/// The same before somebody is sent there: it must have answered a moment ago.
-pub(crate) const PROBED_FOR: Duration = Duration::from_secs(30);
+/// The same before somebody is sent there: it must answer now, because what a browser shows of a provider that is away
+/// helps nobody. Those who are sent at the same time wait for one answer.
+pub(crate) const PROBED_FOR: Duration = Duration::ZERO;
 /// How often keys are asked for because of one that is not known.
 const KEYS_EVERY: Duration = Duration::from_secs(60);
 /// How long one answer may take. A person is told within five seconds that there is none.

@@ -19,6 +19,7 @@ mod table;
 mod typed;
 
 pub use access::{Access, KnownClient, People, Rule};
+pub use check::{secret as check_secret, unknown as check_key};
 pub use file::default_path;
 pub use gather::{Gathered, Given, Mistakes, Sources, fuzz_settings, gather};
 pub use kind::{Kind, Value};

@@ -1,6 +1,5 @@
 //! The door, where callers must log in: whose request it is, what is refused, and the paths where tokens are given.
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -14,6 +13,7 @@ use lb_wire::revision::Era;
 
 use crate::body::Body;
 use crate::inbound::{self, BodyError};
+use crate::peer::THIS_MACHINE;
 use crate::pulse::Work;
 use crate::rate::Allowance;
 use crate::record::Record;
@@ -69,7 +69,7 @@ impl Visit<'_> {
                 return no_body(error, Era::Legacy);
             }
         };
-        let from = self.peer.client(request.headers(), self.settings).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let from = self.peer.client(request.headers(), self.settings).unwrap_or(THIS_MACHINE);
         let mut asked = Request::new(body);
         *asked.method_mut() = request.method().clone();
         *asked.uri_mut() = request.uri().clone();

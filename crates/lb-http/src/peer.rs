@@ -1,6 +1,6 @@
 //! Who is at the other end of a connection, and whose request it is that comes through a proxy.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use http::HeaderMap;
 use http::header::{FORWARDED, HeaderName};
@@ -8,6 +8,9 @@ use http::header::{FORWARDED, HeaderName};
 use crate::listen::Side;
 use crate::network::Network;
 use crate::settings::{ProxyHeader, Settings};
+
+/// What processes of this machine count as where an address is asked for and they have none.
+pub(crate) const THIS_MACHINE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// How a connection reached us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,22 +61,23 @@ impl Peer {
         self.address.filter(|address| !address.is_loopback() && !is_among(proxies, *address))
     }
 
-    /// Whose request this is: the peer's, or, when that is a proxy we trust, that of the last hop we do not.
+    /// Whose request this is: the peer's, or, when that is a proxy we trust, that of the last hop we do not. One on a unix
+    /// socket has no address. It is trusted where 127.0.0.1 is, from where not only our own user could come.
     pub(crate) fn client(&self, headers: &HeaderMap, settings: &Settings) -> Option<IpAddr> {
-        let (peer, proxies) = (self.address?, settings.trusted_proxies.as_slice());
-        if !is_among(proxies, peer) {
-            return Some(peer);
+        let proxies = settings.trusted_proxies.as_slice();
+        let mut client = self.address;
+        if !is_among(proxies, self.address.unwrap_or(THIS_MACHINE)) {
+            return client;
         }
         // What a hop says of those before it counts only while all hops on the way are trusted.
-        let mut client = peer;
         for hop in hops(headers, settings.proxy_header).into_iter().rev() {
             let Some(address) = hop else { break };
-            client = address;
+            client = Some(address);
             if !is_among(proxies, address) {
                 break;
             }
         }
-        Some(client)
+        client
     }
 }
 
@@ -158,6 +162,24 @@ mod tests {
         assert_eq!(client("10.0.0.1", &both, ProxyHeader::Forwarded), "198.51.100.1");
         assert_eq!(client("10.0.0.1", &both[..1], ProxyHeader::XForwardedFor), "10.0.0.1");
         assert_eq!(client("10.0.0.1", &both[1..], ProxyHeader::Forwarded), "10.0.0.1");
+    }
+
+    #[test]
+    fn a_proxy_on_a_unix_socket_is_believed_only_when_it_is_named() {
+        let headers =
+            HeaderMap::from_iter([(HeaderName::from_static("x-forwarded-for"), "203.0.113.9".parse().unwrap())]);
+        for (proxies, want) in [
+            (vec![], None),
+            (vec!["10.0.0.0/8"], None),
+            (vec!["127.0.0.1"], Some("203.0.113.9")),
+            (vec!["127.0.0.0/8", "203.0.113.0/24"], Some("203.0.113.9")),
+        ] {
+            let trusted_proxies = proxies.iter().map(|network| network.parse().unwrap()).collect();
+            let settings = Settings { trusted_proxies, ..Settings::default() };
+            let want = want.map(|address: &str| address.parse().unwrap());
+            assert_eq!(Peer::OWN_USER.client(&headers, &settings), want, "{proxies:?}");
+            assert_eq!(Peer::OWN_USER.client(&HeaderMap::new(), &settings), None, "it has no address of its own");
+        }
     }
 
     #[test]

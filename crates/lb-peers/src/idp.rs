@@ -30,6 +30,8 @@ pub struct Options {
     pub signing: String,
     /// A file that it writes every exchange at its token endpoint to, secrets and all.
     pub notes: Option<PathBuf>,
+    /// A file that it writes the path of every request to, a line each.
+    pub visits: Option<PathBuf>,
     /// Its port; 0 is any.
     pub port: u16,
     /// A file with its keys; without one they are those of its examples.
@@ -70,6 +72,7 @@ impl Idp {
         command.env("PORT", options.port.to_string()).env("ISSUER_END", &options.issuer_end);
         command.env("GROUPS_CLAIM", &options.groups_claim).env("SIGNING", &options.signing);
         command.envs(options.notes.as_ref().map(|notes| ("NOTES", notes)));
+        command.envs(options.visits.as_ref().map(|visits| ("VISITS", visits)));
         command.env("GROUPS", &options.groups).env("CLIENT_REDIRECTS", options.redirects.join(","));
         if let Some(keys) = &options.keys {
             command.env("JWKS", keys);
@@ -105,9 +108,29 @@ impl Idp {
     /// # Panics
     /// When it cannot be told or does not end.
     pub fn stop(mut self) {
-        let process = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(process, rustix::process::Signal::TERM).expect("the provider is told");
+        self.signal(rustix::process::Signal::TERM);
         self.child.wait().expect("the provider ends");
+    }
+
+    /// Stops it without closing its connections: it can be reached and says nothing.
+    ///
+    /// # Panics
+    /// When it has ended.
+    pub fn pause(&self) {
+        self.signal(rustix::process::Signal::STOP);
+    }
+
+    /// Lets it go on.
+    ///
+    /// # Panics
+    /// When it has ended.
+    pub fn resume(&self) {
+        self.signal(rustix::process::Signal::CONT);
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        let process = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(process, signal).expect("the provider is there");
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! It stays in the process group of the test, so that it goes with it when the test is ended from outside.
 
+mod name;
+
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -10,6 +12,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+
+pub use self::name::Name;
 
 /// How long it may take to listen.
 const START_MAX: Duration = Duration::from_secs(20);

@@ -17,9 +17,9 @@ const LAST: u16 = 215;
 /// Rows of features that do not exist: the sandbox, the native surface.
 const ABSENT: &[RangeInclusive<u16>] = &[76..=79, 210..=210];
 /// Threats that concern what exists.
-const THREATS: &[RangeInclusive<u16>] = &[1..=33, 36..=39, 41..=41, 44..=47, 49..=54];
+const THREATS: &[RangeInclusive<u16>] = &[1..=33, 36..=39, 41..=41, 44..=54];
 /// Promises under load and faults that concern what exists.
-const PROMISES: &[RangeInclusive<u16>] = &[2..=21];
+const PROMISES: &[RangeInclusive<u16>] = &[2..=22];
 /// Weaknesses of an earlier design, and rules of authorization.
 const WEAKNESSES: &[RangeInclusive<u16>] = &[1..=22];
 const RULES: &[RangeInclusive<u16>] = &[1..=28];

@@ -12,7 +12,8 @@ use crate::world::{
     ALLOW, Client, form_to, login, parameter, provider, redeem, register, serve, tokens, with_provider,
 };
 
-fn faketime() -> PathBuf {
+/// The library that makes a clock wrong.
+pub fn faketime() -> PathBuf {
     let folders = std::fs::read_dir("/usr/lib").expect("a system").filter_map(|entry| Some(entry.ok()?.path()));
     let library = folders.map(|folder| folder.join("faketime/libfaketimeMT.so.1")).find(|path| path.exists());
     library.expect("libfaketime is not installed: run `cargo xtask peers`")

@@ -28,7 +28,7 @@ impl Cluster {
         let balancer = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
         let url = format!("http://{}", balancer.local_addr().expect("its address"));
         let idp = provider(&[&url]).await;
-        let (one, two) = (node(&store, &url, &idp, args).await, node(&store, &url, &idp, args).await);
+        let (one, two) = (node(&store.url(), &url, &idp, args).await, node(&store.url(), &url, &idp, args).await);
         // The pages of a login come from both in turn.
         balance(balancer, [one.address, two.address]);
         Self { url, nodes: [one, two], store, _idp: idp }
@@ -59,10 +59,11 @@ impl Cluster {
     }
 }
 
-async fn node(store: &Valkey, url: &str, idp: &Idp, args: &[&str]) -> Gateway {
+/// One node on this store.
+pub async fn node(store: &str, url: &str, idp: &Idp, args: &[&str]) -> Gateway {
     let (mut command, folder) = serve(ALLOW);
     with_provider(&mut command, url, idp);
-    command.args(["--listen", "127.0.0.1:0", "--store", &store.url(), "--node-listen", "127.0.0.1:0"]).args(args);
+    command.args(["--listen", "127.0.0.1:0", "--store", store, "--node-listen", "127.0.0.1:0"]).args(args);
     command.env("LANDBRIDGE_KEY", KEY);
     Gateway::launch(command, folder).await
 }

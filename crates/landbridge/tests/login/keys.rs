@@ -96,3 +96,36 @@ async fn a_login_that_would_let_strangers_in_does_not_start() {
         assert!(code == Some(2) && said.contains(part), "{check:?}: {code:?} {said}");
     }
 }
+
+#[tokio::test]
+async fn a_file_holds_secrets_themselves_and_a_client_is_nobody() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("written");
+        path.to_string_lossy().into_owned()
+    };
+    let key = file("key", "0123456789abcdef0123456789abcdef-new\n${LANDBRIDGE_KEY_OF_LAST_YEAR_OR_SO}\n");
+    let example = file("example", "your-secret-your-secret-your-secret\n");
+    let secret = file("secret", "${OIDC_SECRET}\n");
+    let allow = file("allow.toml", "[auth]\nallow = { clients = [\"cli\"] }\n");
+    let admins = file("admins.toml", "[auth]\nadmins = { clients = [\"cli\"] }\nallow = { domains = [\"a.test\"] }\n");
+    let store = ["serve", "--listen", "127.0.0.1:0", "--store", "valkey://127.0.0.1:1", "--key-file"];
+    let oidc = ["serve", "--listen", "127.0.0.1:0", "--auth", "oidc", "--oidc-client-id", "x"];
+    let at = ["--oidc-issuer", "https://idp.example"];
+    let (any, file) = (["--allow-any-user"], ["--oidc-client-secret-file", &secret]);
+    for (args, part) in [
+        ([&store[..], &[&key]].concat(), "stands for a secret"),
+        ([&store[..], &[&example]].concat(), "an example of a secret"),
+        ([&oidc[..], &at, &any, &file].concat(), "stands for a secret"),
+        ([&oidc[..], &at, &["--settings", &allow]].concat(), "auth.allow: clients stand in auth.rules only"),
+        ([&oidc[..], &at, &["--settings", &admins]].concat(), "auth.admins: clients stand in auth.rules only"),
+    ] {
+        let check = [&["config", "check"], &args[1..]].concat();
+        for args in [args, check] {
+            let (code, _, said) = landbridge(&args).await;
+            assert!(code == Some(2) && said.contains(part), "{args:?}: {code:?} {said}");
+            assert!(!said.contains("LAST_YEAR") && !said.contains("${OIDC"), "what stands there is not shown: {said}");
+        }
+    }
+}

@@ -1,14 +1,19 @@
 //! People log in at a real provider, programs send keys, and everybody else stays outside.
 
+mod away;
 mod clocks;
 mod documents;
 mod ends;
+mod failover;
 mod first;
 mod keys;
 mod leaks;
 mod nodes;
 mod oauth;
+mod often;
 mod policy;
+mod reload;
+mod replayed;
 mod sdks;
 mod world;
 
@@ -20,6 +25,7 @@ mod redeem;
 mod search;
 mod secrets;
 mod site;
+mod socket;
 mod wire;
 
 const LANDBRIDGE: &str = env!("CARGO_BIN_EXE_landbridge");

@@ -1,7 +1,8 @@
 // TypeScript SDKs from a bare 401 to a call and a refresh. Arguments: 1 or 2, the folder the SDK is installed in, the URL,
 // and where there is one the address of the client's document.
 //
-// Says where a browser must go as one line of JSON, reads where it came out, and says what a call answered.
+// Says where a browser must go as one line of JSON, reads where it came out, and says what a call answered. With MORE in the
+// environment (a call as JSON), it makes a call that its token may not, follows the challenge, and makes it once more.
 
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
@@ -50,9 +51,13 @@ let refused = null;
 await first.connected.catch(error => (refused = error));
 if (!refused) throw new Error('it got in without a token');
 const lines = createInterface({ input: process.stdin });
-const { value: line } = await lines[Symbol.asyncIterator]().next();
-const came = new URL(line);
-await (version === '1' ? first.transport.finishAuth(came.searchParams.get('code')) : first.transport.finishAuth(came.searchParams));
+const read = lines[Symbol.asyncIterator]();
+const finish = async transport => {
+    const { value: line } = await read.next();
+    const came = new URL(line).searchParams;
+    await transport.finishAuth(version === '1' ? came.get('code') : came);
+};
+await finish(first.transport);
 
 const second = await connect();
 await second.connected;
@@ -62,5 +67,18 @@ const answer = await second.client.callTool({ name: 'list_servers', arguments: {
 kept.tokens = { ...kept.tokens, access_token: 'spent' };
 await second.client.callTool({ name: 'list_servers', arguments: {} });
 say({ tools: tools.tools.length, answer, refreshed: kept.tokens.access_token !== 'spent' });
+if (process.env.MORE) {
+    const call = JSON.parse(process.env.MORE);
+    const before = kept.tokens.scope;
+    const lacking = await second.client.callTool(call).then(
+        () => null,
+        error => error.constructor.name,
+    );
+    if (!lacking) throw new Error('it needed no more');
+    await finish(second.transport);
+    const answer = await second.client.callTool(call);
+    const listed = await second.client.callTool({ name: 'list_servers', arguments: {} });
+    say({ before, lacking, after: kept.tokens.scope, answer, listed });
+}
 await second.client.close();
 process.exit(0);

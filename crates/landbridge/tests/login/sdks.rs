@@ -3,6 +3,7 @@
 //! Each is told who it is in both ways, by registering and by a document of its own, and each meets one node and two
 //! nodes behind a balancer.
 
+mod more;
 mod rust;
 
 use std::process::Stdio;
@@ -70,7 +71,7 @@ async fn gets_in(mut command: Command, document: Option<&str>) {
     };
     let told = said().await;
     let start = told["authorize"].as_str().unwrap_or_else(|| panic!("{told}")).to_owned();
-    let came = logged_in(&start, document).await;
+    let came = logged_in(&start, document, "alice").await;
     let mut to = child.stdin.take().expect("piped");
     to.write_all(format!("{came}\n").as_bytes()).await.expect("it listens");
     let told = said().await;
@@ -82,7 +83,7 @@ async fn gets_in(mut command: Command, document: Option<&str>) {
 }
 
 /// Somebody logs in where a client sends them, and comes out with a code.
-async fn logged_in(start: &str, document: Option<&str>) -> Url {
+async fn logged_in(start: &str, document: Option<&str>, user: &str) -> Url {
     let asks = Url::parse(start).expect("a URL");
     let client = parameter(&asks, "client_id").expect("it says who it is");
     match document {
@@ -95,7 +96,7 @@ async fn logged_in(start: &str, document: Option<&str>) -> Url {
     }
     assert!(parameter(&asks, "resource").is_some_and(|resource| resource.ends_with("/mcp")), "{start}");
     let mut browser = Browser::default();
-    let login = browser.login(start, REDIRECT, "alice", Decision::Approve);
+    let login = browser.login(start, REDIRECT, user, Decision::Approve);
     let stopped = tokio::time::timeout(STEP_MAX, login).await.expect("a login ends").expect("it goes on");
     assert!(stopped.page.is_none(), "{:?} {:?}", stopped.page, stopped.trace);
     stopped.url

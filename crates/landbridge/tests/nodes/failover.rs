@@ -1,59 +1,11 @@
 //! A replica that takes the place of its store without having heard the last words.
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use lb_exchange::Tasks;
-use lb_peers::valkey::Valkey;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use lb_peers::valkey::{Name, Valkey};
 
 use crate::world::{Client, DOOR, PATIENCE, kill, start};
-
-/// An address behind which one server takes the place of another.
-struct Name {
-    port: u16,
-    leads_to: Arc<AtomicU16>,
-    moved: watch::Sender<()>,
-    /// Those who lead there, for as long as it is held.
-    tasks: Tasks,
-}
-
-impl Name {
-    async fn of(port: u16) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
-        let leads_to = Arc::new(AtomicU16::new(port));
-        let (moved, heard) = watch::channel(());
-        let name = Self {
-            port: listener.local_addr().expect("bound").port(),
-            leads_to: leads_to.clone(),
-            moved,
-            tasks: Tasks::default(),
-        };
-        let tasks = name.tasks.clone();
-        name.tasks.spawn(async move {
-            while let Ok((mut client, _)) = listener.accept().await {
-                let (mut heard, port) = (heard.clone(), leads_to.load(Ordering::SeqCst));
-                heard.mark_unchanged();
-                tasks.spawn(async move {
-                    let Ok(mut server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await else { return };
-                    tokio::select! {
-                        _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
-                        _ = heard.changed() => {}
-                    }
-                });
-            }
-        });
-        name
-    }
-
-    fn moves_to(&self, port: u16) {
-        self.leads_to.store(port, Ordering::SeqCst);
-        self.moved.send_replace(());
-    }
-}
 
 async fn until(what: &str, test: impl Fn() -> bool) {
     let began = Instant::now();
@@ -69,7 +21,7 @@ async fn what_a_promoted_replica_never_heard_is_told_to_it_again_and_no_session_
     new.command(&["REPLICAOF", "127.0.0.1", &old.port.to_string()]);
     until("the replica follows", || new.command(&["INFO", "replication"]).contains("master_link_status:up")).await;
     let name = Name::of(old.port).await;
-    let url = format!("valkey://127.0.0.1:{}", name.port);
+    let url = name.url();
     let (one, two) = (start(&url, DOOR).await, start(&url, DOOR).await);
     let clients =
         [Client::begin(one.address).await, Client::begin(one.address).await, Client::begin(two.address).await];

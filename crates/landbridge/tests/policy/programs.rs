@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::keyed::{Keyed, server, tool};
-use crate::world::{ALLOW, Client, World};
+use crate::world::{ALLOW, Client, World, get};
 
 /// How many processes there are below one.
 fn descendants(pid: u32) -> usize {
@@ -90,4 +90,43 @@ async fn a_program_that_the_operator_named_is_added_and_no_other() {
     assert!(before < descendants(gateway.pid()));
     let called = tool(&client, "execute_tool", json!({ "server": "new", "tool": "plain" })).await;
     assert_eq!(called["content"][0]["text"], "plained", "{called}");
+}
+
+#[tokio::test]
+async fn nobody_is_told_of_a_server_that_another_one_added() {
+    let toml = format!("allow_commands = [\"/usr/bin/env python3 {} *\"]\n", crate::SERVER);
+    let scopes = ["mcp:admin", "mcp:read mcp:call", "mcp:admin"];
+    let (gateway, keys) = Keyed::new(server(&[]), &toml, &scopes).await.start().await;
+    let hers = Client::begin(gateway.address, &keys[0]).await;
+    let program = json!(["python3", crate::SERVER, "any"]);
+    let added = tool(&hers, "add_server", adds("/usr/bin/env", &program)).await;
+    assert_ne!(added["isError"], true, "{added}");
+    let own = Client::begin_at(gateway.address, &keys[0], "/mcp/server/new").await;
+    let answer = own.call("plain", json!({})).await;
+    assert!(answer.text().contains("plained"), "it is hers: {}", answer.text());
+    for key in &keys[1..] {
+        let other = Client::begin(gateway.address, key).await;
+        for (tool, arguments) in [
+            ("list_servers", json!({})),
+            ("list_tools", json!({})),
+            ("get_logs", json!({})),
+            ("execute_tool", json!({ "server": "nothing", "tool": "plain" })),
+        ] {
+            let told = other.call(tool, arguments).await.text();
+            assert!(!told.contains("\"new\"") && !told.contains("\\\"new\\\""), "{tool}: {told}");
+        }
+        let bearer = format!("Bearer {key}");
+        for path in ["/", "/mcp/server/nothing", "/mcp/nothing", "/health"] {
+            let told = get(gateway.address, path, &[("Authorization", &bearer)]).await.text();
+            assert!(!told.contains("\"new\""), "{path}: {told}");
+        }
+        // There is nothing of that name for them, and it is said as of any other name.
+        let [known, unknown] = ["/mcp/server/new", "/mcp/server/now"].map(|path| path.to_owned());
+        let [known, unknown] = [
+            get(gateway.address, &known, &[("Authorization", &bearer)]).await,
+            get(gateway.address, &unknown, &[("Authorization", &bearer)]).await,
+        ];
+        assert_eq!((known.head.status(), unknown.head.status()), (404, 404), "{}", known.text());
+        assert_eq!(known.text().replace("new", "now"), unknown.text());
+    }
 }

@@ -38,6 +38,12 @@ impl Cache {
         is_fresh(*at, age_max, now).then(|| record.clone())
     }
 
+    /// How far a family was when it was last seen, however long ago; zero where that is not known.
+    pub fn epoch(&self, id: &[u8; 16]) -> u64 {
+        let kept = self.0.lock();
+        kept.records.get(id).and_then(|(_, record)| record.as_ref()).map_or(0, |record| record.epoch())
+    }
+
     pub fn keep(&self, id: &[u8; 16], record: Record, now: SystemTime) -> Arc<Record> {
         let record = Arc::new(record);
         self.put(id, Some(record.clone()), now);

@@ -11,16 +11,23 @@ use crate::token::{Claims, SKEW, seconds};
 /// How many are remembered, at most. Beyond them the oldest are forgotten.
 const GONE_MAX: usize = 65_536;
 
-/// Families and tokens that were ended here, until they would be over anyway.
+/// Families and tokens that were ended here, and families that were seen to be over, until they would be anyway.
 #[derive(Default)]
 pub(super) struct Gone(Mutex<Ended>);
 
 #[derive(Default)]
 struct Ended {
-    families: HashMap<[u8; 16], u64>,
-    tokens: HashMap<String, (u64, Claims)>,
-    /// The life of the store in which all of it was last known to be ended.
-    life: Option<u64>,
+    families: HashMap<[u8; 16], Over>,
+    tokens: HashMap<String, (Over, Claims)>,
+    /// Families that another node has ended; that one sees to it that they stay so.
+    missing: HashMap<[u8; 16], Over>,
+}
+
+/// Until when it is remembered, and the life of the store in which it was last ended.
+#[derive(Clone, Copy)]
+struct Over {
+    until: u64,
+    life: u64,
 }
 
 /// What has to be ended once more.
@@ -31,41 +38,43 @@ pub(super) struct Again {
 }
 
 impl Gone {
-    /// A family is over.
-    pub fn family(&self, id: &[u8; 16], now: SystemTime) {
+    /// A family was ended in this life of the store.
+    pub fn family(&self, id: &[u8; 16], life: u64, now: SystemTime) {
         let mut ended = self.0.lock();
-        make_room(&mut ended.families, |until| *until, now);
-        ended.families.insert(*id, seconds(now) + FAMILY_LIFE.as_secs());
+        make_room(&mut ended.families, |over| over.until, now);
+        ended.families.insert(*id, Over { until: seconds(now) + FAMILY_LIFE.as_secs(), life });
     }
 
-    /// One of its access tokens is.
-    pub fn token(&self, claims: &Claims, now: SystemTime) {
+    /// One of its access tokens was.
+    pub fn token(&self, claims: &Claims, life: u64, now: SystemTime) {
         let mut ended = self.0.lock();
-        make_room(&mut ended.tokens, |(until, _)| *until, now);
-        ended.tokens.insert(claims.jti.clone(), (claims.exp + SKEW.as_secs(), claims.clone()));
+        make_room(&mut ended.tokens, |(over, _)| over.until, now);
+        let over = Over { until: claims.exp + SKEW.as_secs(), life };
+        ended.tokens.insert(claims.jti.clone(), (over, claims.clone()));
+    }
+
+    /// A family of which we have seen a token is not there. It does not come again, whatever a store says later.
+    pub fn missing(&self, id: &[u8; 16], now: SystemTime) {
+        let mut ended = self.0.lock();
+        make_room(&mut ended.missing, |over| over.until, now);
+        ended.missing.insert(*id, Over { until: seconds(now) + FAMILY_LIFE.as_secs(), life: 0 });
     }
 
     pub fn has_family(&self, id: &[u8; 16]) -> bool {
-        self.0.lock().families.contains_key(id)
+        let ended = self.0.lock();
+        ended.families.contains_key(id) || ended.missing.contains_key(id)
     }
 
     pub fn has_token(&self, jti: &str) -> bool {
         self.0.lock().tokens.contains_key(jti)
     }
 
-    /// All of it, when the store is in another life than the last time.
-    pub fn in_life(&self, life: u64) -> Option<Again> {
+    /// What was ended in another life of the store than this one.
+    pub fn before(&self, life: u64) -> Again {
         let ended = self.0.lock();
-        if ended.life == Some(life) {
-            return None;
-        }
-        let tokens = ended.tokens.values().map(|(_, claims)| claims.clone()).collect();
-        Some(Again { families: ended.families.keys().copied().collect(), tokens })
-    }
-
-    /// All of it was ended in this life.
-    pub fn done_in(&self, life: u64) {
-        self.0.lock().life = Some(life);
+        let families = ended.families.iter().filter(|(_, over)| over.life != life).map(|(id, _)| *id).collect();
+        let tokens = ended.tokens.values().filter(|(over, _)| over.life != life);
+        Again { families, tokens: tokens.map(|(_, claims)| claims.clone()).collect() }
     }
 }
 
@@ -90,6 +99,6 @@ fn make_room<K: Clone + Eq + std::hash::Hash, V>(
 impl std::fmt::Debug for Gone {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let ended = self.0.lock();
-        write!(f, "Gone({}, {})", ended.families.len(), ended.tokens.len())
+        write!(f, "Gone({}, {}, {})", ended.families.len(), ended.tokens.len(), ended.missing.len())
     }
 }

@@ -352,6 +352,22 @@ async fn a_rotation_that_the_store_has_lost_brings_no_token_back() {
 }
 
 #[tokio::test]
+async fn a_node_that_knows_of_a_refresh_believes_no_store_that_does_not() {
+    let store = store().await;
+    let (here, there) = (Families::new(store.clone(), keys(), ISSUER), Families::new(store.clone(), keys(), ISSUER));
+    let first = begun(&here).await;
+    let (key, before) = kept(&store, &first).await;
+    let lost = here.refresh(next(&first), ASKED, at(100)).await.unwrap();
+    store.set(&key, before, REFRESH_LIFE).await.unwrap();
+    // What was spent is not good again: it may have been stolen before.
+    assert!(matches!(here.refresh(next(&first), ASKED, at(130)).await, Err(GrantError::Invalid)));
+    for token in [&first, &lost] {
+        assert!(!is_good(&here, token, at(130)).await && !is_good(&there, token, at(130)).await);
+    }
+    assert!(store.get(&key).await.unwrap().is_none(), "a person logs in again");
+}
+
+#[tokio::test]
 async fn what_was_ended_here_stays_so_when_the_store_has_lost_it() {
     let store = store().await;
     let (here, there) = (Families::new(store.clone(), keys(), ISSUER), Families::new(store.clone(), keys(), ISSUER));
@@ -362,6 +378,8 @@ async fn what_was_ended_here_stays_so_when_the_store_has_lost_it() {
     assert!(!is_good(&here, &first, at(3)).await);
     assert!(here.refresh(next(&first), ASKED, at(3)).await.is_err());
     here.tend(at(3)).await.unwrap();
+    assert!(store.get(&key).await.unwrap().is_some(), "while the store is what it was, nothing is done twice");
+    here.tend_in(1, at(3)).await.unwrap();
     assert!(!is_good(&there, &first, at(4)).await, "it is ended once more for everybody");
     assert!(store.get(&key).await.unwrap().is_none());
 

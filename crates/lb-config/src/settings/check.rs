@@ -185,10 +185,10 @@ pub(crate) fn sentence(text: &str) -> Result<String, &'static str> {
 /// A secret that is long enough not to be guessed.
 pub(crate) fn token(text: &str) -> Result<String, &'static str> {
     let good = 16 <= text.len() && text.len() <= 4_096 && text.bytes().all(|byte| byte.is_ascii_graphic());
-    if good {
-        any(text)
-    } else {
-        Err("give at least 16 characters without spaces, for example of openssl rand -hex 32")
+    match good {
+        true if is_placeholder(text) => Err(PLACEHOLDER),
+        true => any(text),
+        false => Err("give at least 16 characters without spaces, for example of openssl rand -hex 32"),
     }
 }
 
@@ -208,18 +208,44 @@ pub(crate) fn prefix(text: &str) -> Result<String, &'static str> {
     if good { any(text) } else { Err("give at most 128 printable characters, without spaces, braces and wildcards") }
 }
 
-/// A secret that things are sealed with.
-pub(crate) fn key(text: &str) -> Result<String, &'static str> {
-    let good = 32 <= text.len() && text.len() <= 4_096 && text.bytes().all(|byte| byte.is_ascii_graphic());
+/// Why a placeholder is no secret.
+const PLACEHOLDER: &str = "this stands for a secret that nobody has put in: variables are expanded in the config of \
+                           servers only";
+
+/// Whether a text stands for a variable that was to be put in its place. Anybody could guess it.
+fn is_placeholder(text: &str) -> bool {
+    text.contains("${")
+}
+
+/// Whether a text is a secret and not what stands for one. What a file holds is taken as it stands there.
+///
+/// # Errors
+/// What it is instead, for people.
+pub fn secret(text: &str) -> Result<(), &'static str> {
+    if is_placeholder(text) { Err(PLACEHOLDER) } else { Ok(()) }
+}
+
+/// Whether nobody else knows a secret that things are sealed with, as far as that can be seen.
+///
+/// # Errors
+/// Why it is not, for people.
+pub fn unknown(text: &str) -> Result<(), &'static str> {
     // Long enough to be typed, and known to everybody.
     let is_known = ["changeme", "change-me", "your-secret", "your_secret", "replace", "example"]
         .iter()
         .any(|word| text.to_ascii_lowercase().contains(word));
-    match (good, is_known) {
-        (true, false) => any(text),
-        (true, true) => Err("this is an example of a secret: make one with openssl rand -hex 32"),
-        (false, _) => Err("give at least 32 characters without spaces, for example of openssl rand -hex 32"),
+    secret(text)?;
+    if is_known { Err("this is an example of a secret: make one with openssl rand -hex 32") } else { Ok(()) }
+}
+
+/// A secret that things are sealed with.
+pub(crate) fn key(text: &str) -> Result<String, &'static str> {
+    let good = 32 <= text.len() && text.len() <= 4_096 && text.bytes().all(|byte| byte.is_ascii_graphic());
+    if !good {
+        return Err("give at least 32 characters without spaces, for example of openssl rand -hex 32");
     }
+    unknown(text)?;
+    any(text)
 }
 
 /// A host and a port that other nodes connect to.

@@ -151,7 +151,7 @@ const TABLE: &[Setting] = &[
     Setting::new("insecure_no_auth", Demo, Switch, "false", "Listen beyond this machine although everybody who can connect may use every server"),
     Setting::new("allow_host", Demo, List(check::host), "loopback names", "Further host names that requests may name; loopback names always may").named("HOST").alias(&["ALLOWED_HOSTS"]).reloading(),
     Setting::new("allow_origin", Demo, List(check::origin), "loopback origins", "Further web origins that may call; loopback origins always may").named("ORIGIN").alias(&["CORS_ORIGINS", "CORS_ORIGIN", "MCP_CONFIG_SERVER_HTTP_CORS_ORIGINS"]).reloading(),
-    Setting::new("trusted_proxies", Serve, Networks, "none", "Addresses or networks of proxies whose word about the client's address counts").named("NETWORK").alias(&["TRUSTED_PROXIES"]).reloading(),
+    Setting::new("trusted_proxies", Serve, Networks, "none", "Addresses or networks of proxies whose word about the client's address counts; 127.0.0.1 is also whoever comes by unix:PATH").named("NETWORK").alias(&["TRUSTED_PROXIES"]).reloading(),
     Setting::new("proxy_header", Serve, Word(&["x-forwarded-for", "forwarded"]), "x-forwarded-for", "The header in which the trusted proxies say the client's address; any other is passed on as the client sent it, and says nothing").named("HEADER").reloading(),
     Setting::new("tls_cert", Serve, Text(check::path), "none", "Serve TLS with this certificate chain (PEM)").named("FILE"),
     Setting::new("tls_key", Serve, Text(check::path), "none", "The key of --tls-cert (PEM)").named("FILE"),
@@ -186,7 +186,7 @@ const TABLE: &[Setting] = &[
     Setting::new("max_connections_per_ip", Serve, Count(0, MANY), "100", "Connections of one address at one time, 0 for any number; loopback and trusted proxies have no limit").named("COUNT").reloading(),
     Setting::new("max_sessions", Serve, Count(1, MANY), "10000", "Sessions at one time; more are refused with 503").named("COUNT"),
     Setting::new("max_body", Serve, Count(1_024, 256 << 20), "4194304", "The largest body of a request, in bytes").named("BYTES").reloading(),
-    Setting::new("rate_limit_max", Serve, Count(0, ANY_COUNT), "100; 0 on loopback", "Requests of one address within --rate-limit-window, 0 for any number").named("COUNT").alias(&["RATE_LIMIT_MAX"]).reloading(),
+    Setting::new("rate_limit_max", Serve, Count(0, ANY_COUNT), "100; 0 on loopback without --auth", "Requests of one address within --rate-limit-window, 0 for any number; not those with a valid login").named("COUNT").alias(&["RATE_LIMIT_MAX"]).reloading(),
     Setting::new("rate_limit_window", Serve, Time(1), "60s", "The time that --rate-limit-max counts in").named("TIME").alias(&["RATE_LIMIT_WINDOW_MS"]).reloading(),
     Setting::new("rate_limit_principal", Serve, Count(0, ANY_COUNT), "100", "Requests within a second of somebody who has logged in, 0 for any number").named("COUNT").reloading(),
 

@@ -179,8 +179,8 @@ pub struct Settings {
     pub audit_required: bool,
 }
 
-/// Without login, who can connect can do everything: as many requests as on loopback would be too many.
-const RATE_BEYOND_LOOPBACK: u64 = 100;
+/// Of one address, without a valid login: as many as a program on this machine sends would be too many.
+const RATE_OF_STRANGERS: u64 = 100;
 
 impl Settings {
     /// Puts checked values together, and checks what only shows in combination.
@@ -271,13 +271,13 @@ impl Settings {
     }
 
     /// The same for a place that only this machine reaches, or others too: a socket that was handed over need not be
-    /// where `listen` says.
+    /// where `listen` says. Where callers log in, strangers come through a proxy on this machine from anywhere.
     #[must_use]
     pub fn reached(self, only_locally: bool) -> Self {
-        let rate_limit_max = match (self.rate_by_reach, only_locally) {
+        let rate_limit_max = match (self.rate_by_reach, only_locally && self.login.is_none()) {
             (false, _) => self.rate_limit_max,
             (true, true) => None,
-            (true, false) => Some(RATE_BEYOND_LOOPBACK),
+            (true, false) => Some(RATE_OF_STRANGERS),
         };
         Self { rate_limit_max, ..self }
     }

@@ -5,7 +5,8 @@
 // The first line on stdout is {"issuer","port","pid"}. Any name logs in with any password; `nobody` does not exist, and
 // the address of `unverified` is not verified.
 // For special cases: GROUPS_CLAIM (what groups are called), SIGNING (ES256 or PS256: a key of that kind is made), NOTES (a
-// file for what is asked of the token endpoint and answered, a line of JSON each).
+// file for what is asked of the token endpoint and answered, a line of JSON each), VISITS (a file for the path of every
+// request, a line each).
 import { generateKeyPairSync } from 'node:crypto';
 import * as files from 'node:fs';
 import { createServer } from 'node:http';
@@ -146,6 +147,7 @@ if (process.env.NOTES) {
     files.appendFileSync(process.env.NOTES, `${JSON.stringify({ asked: context.oidc?.params, answered: context.body })}\n`);
   });
 }
+if (process.env.VISITS) server.on('request', ({ url }) => files.appendFileSync(process.env.VISITS, `${url.split('?')[0]}\n`));
 server.on('request', provider.callback());
 // What was begun is finished: a token that was replaced and never arrived would be lost.
 process.on('SIGTERM', () => { server.close(() => process.exit(0)); server.closeIdleConnections(); });

@@ -23,7 +23,7 @@ pub async fn gets_in(url: &str, document: Option<&str>) {
         }
         state.start_authorization(request).await.expect("it finds where to go");
         let start = state.get_authorization_url().await.expect("an address");
-        let came = logged_in(&start, document).await;
+        let came = logged_in(&start, document, "alice").await;
         state.handle_callback_url(came.as_str()).await.expect("it gets tokens");
         let manager = state.into_authorization_manager().expect("it is authorized");
         let transport = authorized(&StreamableHttpClientTransport::from_uri(url), manager, url);

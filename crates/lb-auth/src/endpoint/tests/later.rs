@@ -4,7 +4,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::testing::{World, settings};
-use crate::{ApiKeys, People, Refusal, Rules, Scopes, Secret, Settings, new_key};
+use crate::{ApiKeys, CLIENTS_MAX, People, Refusal, Rules, Scopes, Secret, Settings, UNUSED_LIFE, new_key};
 
 const WITHIN: Duration = Duration::from_secs(5);
 
@@ -175,4 +175,51 @@ async fn documents_can_be_asked_for_without_their_body_and_registrations_are_jso
     let body = json!({"redirect_uris": ["https://app.test/cb"]}).to_string();
     let seen = world.send("POST", "/register", &[("content-type", "text/plain")], &body).await;
     assert_eq!((seen.status, seen.error()), (400, "invalid_client_metadata".into()));
+}
+
+#[tokio::test]
+async fn an_address_registers_ten_in_an_hour_and_a_hundred_in_a_day() {
+    let world = World::new().await;
+    let said = json!({"redirect_uris": ["https://client.test/cb"], "token_endpoint_auth_method": "none"}).to_string();
+    let register = async || world.send("POST", "/register", &[("content-type", "application/json")], &said).await;
+    // From the beginning of a day on.
+    let into_the_day = crate::token::seconds(world.now()) % 86_400;
+    world.later(86_400 - into_the_day);
+    for _ in 0..10 {
+        for _ in 0..10 {
+            assert_eq!(register().await.status, 201);
+        }
+        let seen = register().await;
+        assert_eq!(seen.status, 429, "{}", seen.text);
+        assert_eq!(seen.headers["retry-after"], "3600");
+        world.later(3_600);
+    }
+    // What was refused does not count.
+    let seen = register().await;
+    assert_eq!(seen.status, 429, "the hundred and first: {}", seen.text);
+    assert_eq!(seen.headers["retry-after"], (14 * 3_600).to_string());
+    world.later(14 * 3_600);
+    assert_eq!(register().await.status, 201, "another day");
+}
+
+#[tokio::test]
+async fn there_are_ten_thousand_registrations_at_most() {
+    let world = World::new().await;
+    for number in 0..CLIENTS_MAX - 1 {
+        let key = lb_store::Key::parse(&format!("client:{{{number:032x}}}")).unwrap();
+        world.store.set(&key, "{}", UNUSED_LIFE).await.unwrap();
+    }
+    let said = json!({"redirect_uris": ["https://client.test/cb"], "token_endpoint_auth_method": "none"}).to_string();
+    let register = async || world.send("POST", "/register", &[("content-type", "application/json")], &said).await;
+    assert_eq!(register().await.status, 201, "the last one");
+    let seen = register().await;
+    assert_eq!((seen.status, seen.error().as_str()), (429, "temporarily_unavailable"), "{}", seen.text);
+    assert!(seen.headers.contains_key("retry-after"));
+    // Those that nobody used are over by themselves, and there is room again.
+    for number in 0..10 {
+        let key = lb_store::Key::parse(&format!("client:{{{number:032x}}}")).unwrap();
+        world.store.delete(&key).await.unwrap();
+    }
+    world.later(60);
+    assert_eq!(register().await.status, 201);
 }

@@ -55,6 +55,9 @@ fn what_is_missing_or_unsafe_is_told() {
         (with(&[]), "[[auth.rules]]\nserver = \"x\"\n", "did you mean servers?"),
         (with(&[]), "[[auth.clients]]\nid = \"x\"\n", "redirect_uris"),
         (with(&[]), "[auth]\nallow = { groups = [1] }\n", "auth.allow.groups: give an array of texts"),
+        // Anybody can use any client: it makes nobody a guest or an administrator.
+        (with(&[]), "[auth]\nallow = { clients = [\"c\"] }\n", "auth.allow: clients stand in auth.rules only"),
+        (with(&[]), "[auth]\nadmins = { clients = [\"c\"] }\n", "auth.admins: clients stand in auth.rules only"),
     ] {
         let said = said(&flags, toml);
         assert!(said.contains(part), "{flags:?} {toml}: {said}");

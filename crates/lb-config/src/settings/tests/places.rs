@@ -275,9 +275,13 @@ fn the_limit_of_requests_depends_on_who_can_connect_unless_somebody_sets_it() {
     assert_eq!((settle(&[], &[], "").0.rate_limit_max, settle(&open, &[], "").0.rate_limit_max), (None, Some(100)));
     assert_eq!((max(&[], false), max(&[], true)), (Some(100), None), "a socket that was handed over");
     assert_eq!((max(&open, false), max(&open, true)), (Some(100), None));
+    // A proxy on this machine brings strangers from anywhere to those who let people log in.
+    let login = [("auth", "keys keys.txt")];
+    assert_eq!((max(&login, false), max(&login, true)), (Some(100), Some(100)));
     for local in [true, false] {
         assert_eq!(max(&[("rate_limit_max", "7")], local), Some(7));
         assert_eq!(max(&[("rate_limit_max", "0")], local), None);
+        assert_eq!(max(&[login[0], ("rate_limit_max", "0")], local), None);
     }
 }
 

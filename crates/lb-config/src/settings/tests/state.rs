@@ -37,7 +37,7 @@ fn state_is_kept_where_flags_variables_or_the_file_say() {
 #[test]
 fn what_does_not_fit_together_is_told_with_what_to_do() {
     type Given<'a> = &'a [(&'static str, &'a str)];
-    let cases: [(Given<'_>, Given<'_>, &str, &str); 9] = [
+    let cases: [(Given<'_>, Given<'_>, &str, &str); 11] = [
         (&[("store", "valkey://h")], &[], "--store: what is kept on a server is sealed", "openssl rand -hex 32"),
         (&[("store", "mysql://u:hunter2@h")], &[], "--store: give valkey://HOST:PORT", ""),
         (&[("store", "valkey://h"), ("data", "/x")], &[KEY], "--store: state is kept in one place", "give one of them"),
@@ -51,6 +51,18 @@ fn what_does_not_fit_together_is_told_with_what_to_do() {
             "--node-insecure",
         ),
         (&[], &[("LANDBRIDGE_KEY", "short")], "LANDBRIDGE_KEY: give at least 32 characters", ""),
+        (
+            &[],
+            &[("LANDBRIDGE_KEY", "${SECRET_OF_ALL_NODES_TOGETHER}-x")],
+            "LANDBRIDGE_KEY: this stands for a secret",
+            "",
+        ),
+        (
+            &[],
+            &[("LANDBRIDGE_OPERATOR_TOKEN", "${OPERATOR_TOKEN}")],
+            "LANDBRIDGE_OPERATOR_TOKEN: this stands for a secret",
+            "",
+        ),
         (
             &[],
             &[("LANDBRIDGE_KEY", "please-changeme-please-changeme-please")],
