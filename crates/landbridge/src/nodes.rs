@@ -34,6 +34,11 @@ pub async fn nodes(command: Nodes, settings: Settings) -> Result<(), Failure> {
     let found = Membership::list(&*opened.store)
         .await
         .map_err(|error| Failure::runtime(format!("the store cannot be asked: {error}")))?;
+    let there = Membership::count_all(&*opened.store).await.unwrap_or_default();
+    if found.is_empty() && there != 0 {
+        let why = "this command cannot read what they say: give it the key that they have, in LANDBRIDGE_KEY";
+        return Err(Failure::runtime(format!("nodes use this store ({there}), and {why}")));
+    }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let text = if command.json { as_json(&found, now) } else { as_table(&found, now) };
     let printed = writeln!(std::io::stdout().lock(), "{}", text.trim_end());

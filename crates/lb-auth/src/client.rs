@@ -163,9 +163,11 @@ impl Clients {
         if let Some(cached) = self.documents.cached(id, now) {
             return cached;
         }
+        let good = self.documents.good(id, now);
         for (rate, who) in [(DOCUMENT_ADDRESS, counted(from)), (DOCUMENT_HOST, host)] {
             if let Some(wait) = rate.take(&*self.store, &who, now).await? {
-                return Err(ClientError::TooMany(wait));
+                // Whoever uses up what a host may be asked must not keep out those whom it let in before.
+                return good.ok_or(ClientError::TooMany(wait));
             }
         }
         self.documents.fetch(&url, &self.schemes, now).await

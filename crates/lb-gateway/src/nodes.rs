@@ -255,6 +255,14 @@ impl Membership {
         Ok(nodes.into_values().collect())
     }
 
+    /// How many nodes live, read or not.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub async fn count_all(store: &dyn Store) -> Result<usize, Error> {
+        store.scan("node:{").try_fold(0, |count, _| std::future::ready(Ok(count + 1))).await
+    }
+
     fn remembered(&self, node: &NodeName, now: Instant) -> Option<Arc<str>> {
         let found = self.found.lock();
         found.get(node).filter(|found| now < found.until).map(|found| found.url.clone())

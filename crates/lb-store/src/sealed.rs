@@ -113,7 +113,7 @@ impl Sealed {
             *alarmed = Some(Instant::now());
             tracing::error!(
                 event = "store_record_refused", %key, refused,
-                "the store holds what was not sealed here with our key: somebody else writes to it, or the key is another"
+                "the store holds what was not sealed with the key of this process; either others write there, or theirs is another"
             );
         }
     }

@@ -34,6 +34,12 @@ pub fn hidden(text: &str) -> Cow<'_, str> {
     without.map_or(text, Cow::Owned)
 }
 
+/// A text without what we know, whatever else it looks like: who did something is a name, and names may look odd.
+pub fn hidden_name(text: &str) -> Cow<'_, str> {
+    let without = known().and_then(|known| known.without(text));
+    without.map_or(Cow::Borrowed(text), Cow::Owned)
+}
+
 fn known() -> Option<Arc<Known>> {
     KNOWN.read().unwrap_or_else(PoisonError::into_inner).clone()
 }

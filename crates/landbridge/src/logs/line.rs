@@ -8,7 +8,10 @@ use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level};
 
-use super::hide::hidden;
+use super::hide::{hidden, hidden_name};
+
+/// The name of somebody, which is no credential although it may begin like one.
+const WHO: &str = "who";
 
 /// Names and values, as they were recorded.
 #[derive(Clone, Default)]
@@ -156,8 +159,8 @@ impl Visit for Fields {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        let value = hidden(value).into_owned();
-        self.add(field, value.into());
+        let value = if field.name() == WHO { hidden_name(value) } else { hidden(value) };
+        self.add(field, value.into_owned().into());
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {

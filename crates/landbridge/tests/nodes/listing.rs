@@ -13,9 +13,13 @@ use tokio::process::Command;
 use crate::world::{Client, DOOR, KEY, LANDBRIDGE, PATIENCE, start, start_with};
 
 async fn nodes(args: &[&str]) -> Output {
+    nodes_with(KEY, args).await
+}
+
+async fn nodes_with(key: &str, args: &[&str]) -> Output {
     let folder = tempfile::tempdir().expect("a folder");
     let mut command = Command::new(LANDBRIDGE);
-    command.arg("nodes").args(args).env("LANDBRIDGE_KEY", KEY).env("XDG_CONFIG_HOME", folder.path());
+    command.arg("nodes").args(args).env("LANDBRIDGE_KEY", key).env("XDG_CONFIG_HOME", folder.path());
     command.stdin(Stdio::null()).output().await.expect("it runs")
 }
 
@@ -48,6 +52,10 @@ async fn every_node_is_listed_with_what_it_has_and_one_that_has_ended_is_not() {
         Client::begin(one.address).await.remember(one.address, "later").await;
     }
     let rows = listed(&store.url(), |rows| rows.len() == 2 && rows.iter().any(|row| row["sessions"] == 3)).await;
+    let other = nodes_with("another-key-of-more-than-thirty-two-characters", &["--store", &store.url()]).await;
+    assert_eq!((other.status.code(), other.stdout.is_empty()), (Some(1), true), "who has another key is told so");
+    let why = text(&other.stderr);
+    assert!(why.contains("nodes use this store (2)") && why.contains("LANDBRIDGE_KEY"), "{why}");
     for row in &rows {
         let keys = row.as_object().expect("an object").keys().map(String::as_str);
         // Where others reach it is said of those only that can be reached.

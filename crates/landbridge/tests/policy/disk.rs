@@ -69,6 +69,8 @@ async fn what_cannot_be_written_is_counted_and_serving_goes_on() {
     })
     .await;
     assert!(60 << 10 <= std::fs::metadata(&seen).expect("a file").len(), "the disk is full");
+    let text = std::fs::read_to_string(&seen).expect("text");
+    assert!(text.contains(r#""who":"key:key-0""#), "who did it is a name, which is not hidden: {text}");
     let words = gateway.said().matches("audit log cannot be written").count();
     assert_eq!(words, 1, "once a minute: {}", gateway.said());
     // Room again: the file says what it lacks.

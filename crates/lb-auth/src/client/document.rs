@@ -99,6 +99,13 @@ impl Documents {
         Some(kept.client.map_err(ClientError::Document))
     }
 
+    /// What a document said last, if it was a good one, though it is to be asked again: for when it cannot be.
+    pub fn good(&self, id: &str, now: SystemTime) -> Option<Client> {
+        let kept = self.kept.lock();
+        let kept = kept.get(id).filter(|kept| now < kept.until + KEPT_MAX)?;
+        kept.client.as_ref().ok().cloned()
+    }
+
     /// Asks, unless somebody else does: then it waits for what they get. Cancel safe: the next one asks.
     pub async fn fetch(&self, url: &Url, schemes: &[String], now: SystemTime) -> Result<Client, ClientError> {
         let id = url.as_str();
@@ -109,9 +116,11 @@ impl Documents {
         match known {
             Some(known) => known,
             None => {
-                let (client, life) = match self.ask(url, schemes).await {
-                    Ok((client, life)) => (Ok(client), life),
-                    Err(why) => (Err(why), FAILED_FOR),
+                let (client, life) = match (self.ask(url, schemes).await, self.good(id, now)) {
+                    (Ok((client, life)), _) => (Ok(client), life),
+                    // A host that is away for a while takes nobody's client away.
+                    (Err(NOT_FETCHED), Some(before)) => (Ok(before), FAILED_FOR),
+                    (Err(why), _) => (Err(why), FAILED_FOR),
                 };
                 self.keep(id, &client, now + life, now);
                 client.map_err(ClientError::Document)
@@ -124,9 +133,12 @@ impl Documents {
         if DOCUMENTS_MAX <= kept.len() {
             kept.retain(|_, kept| now < kept.until);
         }
-        if kept.len() < DOCUMENTS_MAX {
-            kept.insert(id.to_owned(), Kept { until, client: client.clone() });
+        // Strangers must not keep others out by filling it up: what ends first gives way.
+        let first = kept.iter().min_by_key(|(_, kept)| (kept.client.is_ok(), kept.until)).map(|(id, _)| id.clone());
+        if let Some(first) = first.filter(|_| DOCUMENTS_MAX <= kept.len()) {
+            kept.remove(&first);
         }
+        kept.insert(id.to_owned(), Kept { until, client: client.clone() });
     }
 
     async fn ask(&self, url: &Url, schemes: &[String]) -> Result<(Client, Duration), &'static str> {

@@ -277,6 +277,19 @@ async fn addresses_that_can_be_read_in_two_ways_are_never_asked() {
 }
 
 #[tokio::test]
+async fn nobody_keeps_a_client_out_whose_document_was_good_by_asking_for_others() {
+    let web = Web::with(&document());
+    let clients = clients(web, Settings::new("https://gw.test")).await;
+    assert!(clients.find(ID, HERE, at(0)).await.is_ok());
+    for number in 0..100 {
+        clients.find(&format!("{ID}?{number}"), HERE, at(1)).await.expect_err("it says that it is another one");
+    }
+    assert!(matches!(clients.find(&format!("{ID}?x"), HERE, at(1)).await, Err(ClientError::TooMany(_))));
+    // It is due to be asked again, and must not be.
+    assert!(clients.find(ID, HERE, at(1_800)).await.is_ok());
+}
+
+#[tokio::test]
 async fn documents_are_asked_for_a_hundred_times_an_hour_and_of_allowed_hosts_only() {
     let web = Web::with(&json!({}));
     let open = clients(web.clone(), Settings::new("https://gw.test")).await;
