@@ -60,9 +60,9 @@ impl ApiKeys {
         sent.strip_prefix(PREFIX).and_then(|_| self.0.get(&Hash::of(sent.as_bytes())))
     }
 
-    /// Whether there is one with this hash, in hexadecimal digits.
-    pub(crate) fn has(&self, hash: &str) -> bool {
-        Hash::from_hex(hash).is_some_and(|hash| self.0.contains_key(&hash))
+    /// The one with this hash.
+    pub(crate) fn by_hash(&self, hash: &Hash) -> Option<&ApiKey> {
+        self.0.get(hash)
     }
 
     /// Whether there is none.

@@ -228,20 +228,30 @@ impl Auth {
         refusal.answer(&Place { metadata }, id)
     }
 
-    /// Whether the family of a token still lives and its person is still let in, for what must end with it. Not known
-    /// while the store is away.
+    /// Whether the family of a token still lives and its person is still let in, and to this server if one is named: for
+    /// what must end with it. Not known while the store is away.
     ///
     /// # Errors
     /// What the store says.
-    pub async fn is_alive(&self, family: &str, now: SystemTime) -> Result<bool, lb_store::Error> {
+    pub async fn is_alive(&self, family: &str, server: Option<&str>, now: SystemTime) -> Result<bool, lb_store::Error> {
+        let rules = self.rules();
         if let Some(hash) = family.strip_prefix(KEY_FAMILY) {
-            return Ok(self.api_keys.read().has(hash));
+            let keys = self.api_keys.read();
+            let key = Hash::from_hex(hash).and_then(|hash| keys.by_hash(&hash));
+            let reaches = |key: &crate::apikey::ApiKey| {
+                let who = named(&format!("key:{}", key.id));
+                key.scopes.has(&Scope::Admin) || server.is_none_or(|server| rules.reach(&who, server))
+            };
+            return Ok(key.is_some_and(reaches));
         }
         if let Some(hash) = family.strip_prefix(OPERATOR_FAMILY) {
             return Ok(self.operator.read().is_some_and(|operator| operator.hex() == hash));
         }
         let living = self.families.living(family, now).await?;
-        Ok(living.is_some_and(|record| self.rules().lets_in(&record.granted.login.who(&record.granted.client))))
+        Ok(living.is_some_and(|record| {
+            let who = record.granted.login.who(&record.granted.client);
+            rules.lets_in(&who) && server.is_none_or(|server| rules.reach(&who, server))
+        }))
     }
 
     /// Ends once more what was ended here and what the store may have forgotten. Cancel safe: the next one goes on.

@@ -44,8 +44,8 @@ impl Auth {
 }
 
 impl Families for Auth {
-    fn lives<'a>(&'a self, family: &'a str) -> BoxFuture<'a, Option<bool>> {
-        Box::pin(async move { self.is_alive(family, self.now().await).await.ok() })
+    fn lives<'a>(&'a self, family: &'a str, server: Option<&'a str>) -> BoxFuture<'a, Option<bool>> {
+        Box::pin(async move { self.is_alive(family, server, self.now().await).await.ok() })
     }
 
     fn tend(&self) -> BoxFuture<'_, ()> {

@@ -131,8 +131,8 @@ pub fn audit(principal: &Principal, client: Option<&str>, method: &str, aim: Aim
 
 /// Tells which logins are over.
 pub trait Families: Send + Sync {
-    /// Whether a login still counts; `None` while that cannot be known.
-    fn lives<'a>(&'a self, family: &'a str) -> BoxFuture<'a, Option<bool>>;
+    /// Whether a login still counts, and for this server if one is named; `None` while that cannot be known.
+    fn lives<'a>(&'a self, family: &'a str, server: Option<&'a str>) -> BoxFuture<'a, Option<bool>>;
 
     /// Sees to it that what was ended stays so, also where the store has forgotten it. Asked again and again.
     fn tend(&self) -> BoxFuture<'_, ()> {

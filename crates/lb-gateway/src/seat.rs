@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use lb_exchange::{BoxFuture, Call, Caller, Cancel, Desk, Exchange, Mount, Seat, SessionId, Streams};
+use lb_exchange::{BoxFuture, Call, Caller, Cancel, Desk, Exchange, Mount, Seat, ServerName, SessionId, Streams};
 use lb_session::streams::SharedStreams;
 use lb_wire::{Message, Raw};
 use parking_lot::Mutex;
@@ -83,6 +83,14 @@ impl Way {
 }
 
 impl LegacySeat {
+    /// The server that it leads to, if its client chose that one.
+    pub(crate) fn only_server(&self) -> Option<ServerName> {
+        match &self.mount {
+            Mount::Server(name) => Some(name.clone()),
+            Mount::Default | Mount::Tools => None,
+        }
+    }
+
     /// Whether the session may be ended for want of use.
     pub fn is_idle(&self) -> bool {
         let live_is_idle = self.live().is_none_or(|live| live.is_idle());

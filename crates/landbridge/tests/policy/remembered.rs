@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::keyed::{Keyed, server, tool};
+use crate::keyed::{Keyed, page, server, tool};
 use crate::world::Client;
 
 fn rules(servers: &str) -> String {
@@ -69,6 +69,32 @@ async fn what_is_remembered_of_a_server_is_there_for_whom_the_rules_let_use_it()
     until(&client, "list_tasks", &json!({}), |told| rows(told, "tasks") == 1).await;
     let told = tool(&client, "respond_to_elicitation", answer).await;
     assert!(told.to_string().contains("Ada"), "it waited all the time: {told}");
+}
+
+/// A session at a server ends when the rules take the server away, with all that is open in it.
+#[tokio::test]
+async fn a_session_at_a_server_ends_when_the_rules_take_it_away() {
+    let keyed = Keyed::new(server(&[]), &rules("it"), &["mcp:read mcp:call"]).await;
+    let settings = keyed.folder.path().join("landbridge.toml");
+    let (gateway, keys) = keyed.start().await;
+    let client = Client::begin_at(gateway.address, &keys[0], "/mcp/server/it").await;
+    let other = Client::begin(gateway.address, &keys[0]).await;
+    assert_eq!(client.call("plain", json!({})).await.head.status(), 200);
+    assert_eq!(page(&gateway, "/sessions").await.text().matches("sessionHash").count(), 2);
+    std::fs::write(&settings, rules("other")).expect("written");
+    let began = Instant::now();
+    while page(&gateway, "/sessions").await.text().matches("sessionHash").count() != 1 {
+        assert!(began.elapsed() < Duration::from_secs(30), "{}", page(&gateway, "/sessions").await.text());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(other.call("list_timers", json!({})).await.head.status(), 200, "the one with tools goes on");
+    std::fs::write(&settings, rules("it")).expect("written");
+    let began = Instant::now();
+    while client.call("plain", json!({})).await.head.status() == 403 {
+        assert!(began.elapsed() < Duration::from_secs(30));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(client.call("plain", json!({})).await.head.status(), 404, "it has ended, and does not come back");
 }
 
 /// A rule that names tools holds for names that are none.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
-use lb_exchange::{Cancel, Exchange, Families, Seat as _};
+use lb_exchange::{Cancel, Exchange, Families, Seat as _, ServerName};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -20,27 +20,30 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// Logins that are asked for at once.
 const AT_ONCE: usize = 16;
 
+/// A login, and the server that it is used for where that is the only one: what the rules take from somebody ends, too.
+type Use = (Arc<str>, Option<ServerName>);
+
 /// What is open in no session, by login: it is over when the token is cancelled, which lives while something is open.
 #[derive(Default)]
-pub(super) struct OpenCalls(Mutex<HashMap<Arc<str>, Weak<CancellationToken>>>);
+pub(super) struct OpenCalls(Mutex<HashMap<Use, Weak<CancellationToken>>>);
 
 impl OpenCalls {
     /// The token of a login.
-    fn of(&self, family: &Arc<str>) -> Arc<CancellationToken> {
+    fn of(&self, login: Use) -> Arc<CancellationToken> {
         let mut open = self.0.lock();
-        let known = open.get(family).and_then(Weak::upgrade).filter(|token| !token.is_cancelled());
+        let known = open.get(&login).and_then(Weak::upgrade).filter(|token| !token.is_cancelled());
         known.unwrap_or_else(|| {
             let token = Arc::new(CancellationToken::new());
-            open.insert(family.clone(), Arc::downgrade(&token));
+            open.insert(login, Arc::downgrade(&token));
             token
         })
     }
 
     /// All logins with something open. The others are forgotten.
-    fn open(&self) -> Vec<(Arc<str>, Arc<CancellationToken>)> {
+    fn open(&self) -> Vec<(Use, Arc<CancellationToken>)> {
         let mut open = self.0.lock();
         open.retain(|_, token| token.strong_count() != 0);
-        open.iter().filter_map(|(family, token)| Some((family.clone(), token.upgrade()?))).collect()
+        open.iter().filter_map(|(login, token)| Some((login.clone(), token.upgrade()?))).collect()
     }
 }
 
@@ -69,34 +72,39 @@ impl Shared {
         self.families.get().is_some()
     }
 
-    /// Whether a login is known to be over.
-    pub(super) async fn is_over(&self, family: Option<&str>) -> bool {
+    /// Whether a login is known to be over, or not to be good for this server any more.
+    pub(super) async fn is_over(&self, family: Option<&str>, server: Option<&str>) -> bool {
         let (Some(families), Some(family)) = (self.families.get(), family) else { return false };
-        let lives = tokio::time::timeout(ANSWER_MAX, families.lives(family)).await;
+        let lives = tokio::time::timeout(ANSWER_MAX, families.lives(family, server)).await;
         lives.is_ok_and(|lives| lives == Some(false))
     }
 
     /// A request of a modern client, which ends with the login that it came with.
-    pub(super) fn while_logged_in(&self, family: Option<&Arc<str>>, exchange: Exchange) -> Exchange {
+    pub(super) fn while_logged_in(
+        &self,
+        family: Option<&Arc<str>>,
+        server: Option<&ServerName>,
+        exchange: Exchange,
+    ) -> Exchange {
         let Some(family) = family.filter(|_| self.has_login()) else { return exchange };
-        let login = self.unseated.of(family);
+        let login = self.unseated.of((family.clone(), server.cloned()));
         exchange.until(async move { login.cancelled().await })
     }
 
     /// Ends the sessions whose login is over, and what is open without one.
     pub(crate) async fn end_with_logins(&self) {
-        let mut by_login: HashMap<Arc<str>, Held> = HashMap::new();
+        let mut by_login: HashMap<Use, Held> = HashMap::new();
         for seat in self.sessions.read().values() {
             let family = seat.family.lock().clone();
             if let Some(family) = family {
-                by_login.entry(family).or_default().seats.push(seat.clone());
+                by_login.entry((family, seat.only_server())).or_default().seats.push(seat.clone());
             }
         }
-        for (family, token) in self.unseated.open() {
-            by_login.entry(family).or_default().unseated = Some(token);
+        for (login, token) in self.unseated.open() {
+            by_login.entry(login).or_default().unseated = Some(token);
         }
-        let asked = by_login.into_iter().map(|(family, held)| async move {
-            if !self.is_over(Some(&family)).await {
+        let asked = by_login.into_iter().map(|((family, server), held)| async move {
+            if !self.is_over(Some(&family), server.as_ref().map(ServerName::as_str)).await {
                 return;
             }
             if let Some(token) = held.unseated {

@@ -21,7 +21,7 @@ impl Middle for Gateway {
             let who = call.caller.clone();
             let exchange = reception::open(surface, call, Via::Modern(self.clone()));
             let exchange = self.0.default_written_first(&who, exchange);
-            return self.0.while_logged_in(who.family.as_ref(), exchange).watched(watch);
+            return self.0.while_logged_in(who.family.as_ref(), None, exchange).watched(watch);
         }
         let Some(entry) = self.0.entry(&call.mount, &call.caller.principal) else {
             return Exchange::ready(End::ours(lb_exchange::Outcome::Error(unknown_server())));
@@ -37,7 +37,7 @@ impl Middle for Gateway {
         let (call, watch) = entry.watcher.passing(call);
         let (spec, who) = (entry.spec(), call.caller.principal.clone());
         let open = || login::modern(&spec.auth, || entry.server.login(&who), call, move |call| pool.open(call));
-        self.0.while_logged_in(family.as_ref(), passing.open(open)).watched(watch)
+        self.0.while_logged_in(family.as_ref(), Some(entry.name()), passing.open(open)).watched(watch)
     }
 
     fn begin(&self, hello: Hello) -> BoxFuture<'_, Result<Welcome, Refusal>> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use lb_exchange::{BoxFuture, Cancel, Feed, Hello, Place, Seat as _, SessionId};
+use lb_exchange::{BoxFuture, Cancel, Feed, Hello, Place, Seat as _, ServerName, SessionId};
 use lb_session::streams::SharedStreams;
 use lb_session::{Limits, Return, Session, Unreadable};
 use lb_store::{Batch, Error};
@@ -232,7 +232,7 @@ impl Shared {
             kept.set_verified(generation);
             kept.touch(keeper, self.now());
             keeper.begin(kept);
-            if self.is_over(seat.caller.family.as_deref()).await {
+            if self.is_over(seat.caller.family.as_deref(), seat.only_server().as_ref().map(ServerName::as_str)).await {
                 // Its login ended while it was asleep.
                 seat.end(Cancel::SessionEnd);
                 return Ok(Woken::Place(Place::Here));

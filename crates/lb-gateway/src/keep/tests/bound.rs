@@ -125,7 +125,7 @@ struct Logins {
 }
 
 impl Families for Logins {
-    fn lives<'a>(&'a self, family: &'a str) -> BoxFuture<'a, Option<bool>> {
+    fn lives<'a>(&'a self, family: &'a str, _: Option<&'a str>) -> BoxFuture<'a, Option<bool>> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let lives = (!self.unknown.load(Ordering::Relaxed)).then(|| !self.dead.lock().contains(family));
         Box::pin(std::future::ready(lives))
