@@ -27,7 +27,7 @@ const AT_ONCE: usize = 10;
 struct Eternal;
 
 impl Families for Eternal {
-    fn lives<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Option<bool>> {
+    fn lives<'a>(&'a self, _: &'a str, _: Option<&'a str>) -> BoxFuture<'a, Option<bool>> {
         Box::pin(std::future::ready(Some(true)))
     }
 }

@@ -55,11 +55,11 @@ async fn whoever_is_not_let_in_any_more_logs_in_anew_and_what_is_open_ends() {
     let tokens = world.tokens(&client, &[]).await;
     let token = tokens["access_token"].as_str().unwrap();
     let family = world.check(token, "/mcp").await.unwrap().family.unwrap();
-    assert!(world.auth.is_alive(&family, world.now()).await.unwrap());
+    assert!(world.auth.is_alive(&family, None, world.now()).await.unwrap());
     let nobody = People { subjects: vec!["somebody else".into()], ..People::default() };
     world.auth.set_rules(Rules { allow: Some(nobody), ..Rules::default() });
     assert_eq!(world.check(token, "/mcp").await.unwrap_err(), Refusal::Invalid);
-    assert!(!world.auth.is_alive(&family, world.now()).await.unwrap());
+    assert!(!world.auth.is_alive(&family, None, world.now()).await.unwrap());
     let seen = world.refresh(&client, &tokens, &[]).await;
     assert_eq!((seen.status, seen.error()), (400, "invalid_grant".into()));
 }
@@ -74,12 +74,12 @@ async fn what_is_used_with_a_key_or_the_operators_token_ends_with_it() {
     for grant in [&by_key, &by_operator] {
         let visitor = world.auth.visitor(grant);
         assert!(visitor.family.is_some() && visitor.client.is_none(), "{visitor:?}");
-        assert!(world.auth.is_alive(grant.family.as_deref().unwrap(), world.now()).await.unwrap());
+        assert!(world.auth.is_alive(grant.family.as_deref().unwrap(), None, world.now()).await.unwrap());
     }
     world.auth.set_api_keys(ApiKeys::default());
     world.auth.set_operator_token(Some(&Secret::new("another-token-of-the-test")));
     for grant in [&by_key, &by_operator] {
-        assert!(!world.auth.is_alive(grant.family.as_deref().unwrap(), world.now()).await.unwrap());
+        assert!(!world.auth.is_alive(grant.family.as_deref().unwrap(), None, world.now()).await.unwrap());
     }
     assert_eq!(world.check("operator-token-of-the-test", "/mcp").await.unwrap_err(), Refusal::Invalid);
     assert!(world.check("another-token-of-the-test", "/mcp").await.unwrap().is_admin());
