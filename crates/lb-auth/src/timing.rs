@@ -32,48 +32,36 @@ impl Size {
     }
 }
 
-/// Guesses of one kind, at most. Each is another one, and there are many: what one of them costs by chance, as where its hash
-/// leads in a table, does not tell of its kind. They are made before, because making one takes longer for one kind.
-const GUESSES: usize = 8_192;
+/// Guesses of one kind; each is another one, so that what one of them costs by chance does not tell.
+const GUESSES: usize = 256;
 
-/// Numbers that look like chance, and cost little to make.
-struct Chance(u64);
-
-impl Chance {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 >> 24
+/// The secret with other digits from a place on. The last one stays: in base64 not every one can stand there.
+fn wrong_from(secret: &str, place: usize) -> String {
+    let mut bytes = secret.as_bytes().to_vec();
+    let last = bytes.len() - 1;
+    for byte in &mut bytes[place..last] {
+        *byte = b"0123456789abcdef"[usize::from(random::<1>()[0] % 16)];
     }
-
-    /// The secret with other digits from a place on. The last one stays: in base64 not every one can stand there.
-    fn wrong_from(&mut self, secret: &str, place: usize) -> String {
-        let mut bytes = secret.as_bytes().to_vec();
-        let last = bytes.len() - 1;
-        for byte in &mut bytes[place..last] {
-            *byte = b"0123456789abcdef"[usize::from(self.next() as u8 % 16)];
-        }
-        let text = String::from_utf8(bytes).unwrap();
-        if text == secret { self.wrong_from(secret, place) } else { text }
-    }
+    let text = String::from_utf8(bytes).unwrap();
+    if text == secret { wrong_from(secret, place) } else { text }
 }
 
 /// Welch's t of the times of both kinds of guesses. `from` is the first byte that is secret.
 fn t_of(secret: &str, from: usize, samples: usize, looked_at: impl Fn(&str) -> bool) -> f64 {
     assert!(looked_at(secret), "the right one is right");
-    let mut chance = Chance(u64::from_le_bytes(random::<8>()) | 1);
-    let count = (samples / 8).clamp(1, GUESSES);
-    let guesses = [from, secret.len() - 5]
-        .map(|place| (0..count).map(|_| chance.wrong_from(secret, place)).collect::<Vec<String>>());
+    let of = |place: usize| (0..GUESSES).map(|_| wrong_from(secret, place)).collect::<Vec<_>>();
+    let guesses = [of(from), of(secret.len() - 5)];
+    let mut place = u64::from_le_bytes(random::<8>()) | 1;
     // One buffer for all, so that where a guess lies in memory does not tell.
     let mut buffer = String::with_capacity(secret.len());
     let mut times: Vec<(usize, f64)> = Vec::with_capacity(samples);
     for _ in 0..samples {
-        let place = chance.next();
+        place ^= place << 13;
+        place ^= place >> 7;
+        place ^= place << 17;
         let kind = usize::from(place & 1 == 1);
         buffer.clear();
-        buffer.push_str(&guesses[kind][(place >> 8) as usize % count]);
+        buffer.push_str(&guesses[kind][usize::from((place >> 8) as u8)]);
         let began = Instant::now();
         let right = looked_at(black_box(&buffer));
         let took = began.elapsed();
