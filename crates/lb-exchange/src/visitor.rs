@@ -100,7 +100,7 @@ const WORD_BYTES_MAX: usize = 256;
 
 /// The beginning of a word that is too long.
 fn brief(word: &str) -> &str {
-    &word[..word.floor_char_boundary(WORD_BYTES_MAX)]
+    word.get(..word.floor_char_boundary(WORD_BYTES_MAX)).unwrap_or_default()
 }
 
 /// Writes down what came of a request: who, by which client, what and where, and never what it was about.

@@ -12,7 +12,7 @@ use crate::world::World;
 struct Eternal;
 
 impl Families for Eternal {
-    fn lives<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Option<bool>> {
+    fn lives<'a>(&'a self, _: &'a str, _: Option<&'a str>) -> BoxFuture<'a, Option<bool>> {
         Box::pin(std::future::ready(Some(true)))
     }
 }
