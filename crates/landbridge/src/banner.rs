@@ -118,8 +118,12 @@ fn paths(at: &Reached, surface: SurfaceName, servers: &[ServerSpec], settings: &
         return text;
     }
     text += "\nor paste into its config\n  { \"mcpServers\": {\n";
-    let snippet =
-        |(name, url): &(String, String)| format!("      \"{name}\": {{ \"type\": \"http\", \"url\": \"{url}\" }}");
+    // Where a provider logs people in, clients find their way by themselves.
+    let keyed = settings.login.as_ref().is_some_and(|login| login.oidc.is_none());
+    let headers = if keyed { ", \"headers\": { \"Authorization\": \"Bearer YOUR_KEY\" }" } else { "" };
+    let snippet = |(name, url): &(String, String)| {
+        format!("      \"{name}\": {{ \"type\": \"http\", \"url\": \"{url}\"{headers} }}")
+    };
     text += &paths.iter().map(snippet).collect::<Vec<_>>().join(",\n");
     text + "\n  } }\n"
 }

@@ -18,7 +18,9 @@ pub fn of(error: &clap::Error, args: impl IntoIterator<Item = String>) -> Option
     let meant = match word.as_str() {
         "--config" => config_without_command(&args)?,
         word if looks_like_config(word) => with_config(word, &args),
-        word if error.kind() == ErrorKind::InvalidSubcommand && is_program(word) => wrapped(&args),
+        word if error.kind() == ErrorKind::InvalidSubcommand && is_first(word, &args) && is_program(word) => {
+            wrapped(&args)
+        }
         _ => return None,
     };
     Some(format!("Did you mean: landbridge {meant}"))
@@ -45,6 +47,11 @@ fn with_config(file: &str, args: &[String]) -> String {
         _ => "serve",
     };
     format!("{command} {flag} {}", quoted(file))
+}
+
+/// Whether it stands where a command of ours does; further words are those of a command.
+fn is_first(word: &str, args: &[String]) -> bool {
+    args.first().is_some_and(|first| first == word)
 }
 
 /// `landbridge npx …`: what wrap is for.
@@ -94,6 +101,7 @@ mod tests {
             ("--config=mcp.json", Some("serve --config mcp.json")),
             ("serve landbridge.toml", Some("serve --settings landbridge.toml")),
             ("sh -c ls", Some("wrap sh -c ls")),
+            ("auth key rm x", None),
             ("serve --nothing", None),
             ("srve", None),
         ] {

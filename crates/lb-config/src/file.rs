@@ -72,6 +72,10 @@ pub fn load(path: &Path) -> Result<Loaded, Vec<Problem>> {
 /// # Errors
 /// As [`parse`].
 pub fn load_inline(text: &str, name: &Path) -> Result<Loaded, Vec<Problem>> {
+    if !text.contains('{') {
+        let hint = format!("name a file in {}_FILE, or with --config", name.display());
+        return Err(vec![whole_file(name, "is to hold the config itself, and this is none".to_owned(), Some(hint))]);
+    }
     let folder = std::env::current_dir().unwrap_or_default();
     finish(check(text.as_bytes(), name, &Scope { env: &|name| std::env::var(name).ok(), folder: &folder }))
 }

@@ -127,7 +127,9 @@ impl Visit<'_> {
         record: &Record,
     ) -> Result<Response<Body>, SendError> {
         let keyless = || SendError::Unreached("this node has no key to prove that it is one".to_owned());
-        let settings = self.settings.node.as_ref().ok_or_else(keyless)?;
+        let alone =
+            || SendError::Unreached("this node is not among the others: start it with --node-listen".to_owned());
+        let settings = self.settings.node.as_ref().ok_or_else(alone)?;
         let node = self.server.nodes.at(url, settings)?;
         let mut letter = self.letter(url, request, body, record, settings).ok_or_else(keyless)?;
         letter.headers.insert(HOST, node.authority().clone());

@@ -274,7 +274,11 @@ fn result(message: &Value) -> Result<&Value, String> {
     match (&message["result"], &message["error"]["message"]) {
         (Value::Object(_), _) => Ok(&message["result"]),
         (_, Value::String(why)) => Err(why.clone()),
-        _ => Err("the answer is no response".to_owned()),
+        // Not from where a protocol is spoken: a door in front of it, or a path that is not there.
+        _ => match message["error"].as_str() {
+            Some(why) => Err(format!("the server says {why:?}")),
+            None => Err("the answer is no response".to_owned()),
+        },
     }
 }
 

@@ -3,7 +3,7 @@
 use lb_peers::tools::{Reply, ToolClient};
 use serde_json::{Value, json};
 
-use crate::world::{desk, over_http, task_of, tell, until, until_connected};
+use crate::world::{desk, fixture, over_http, task_of, tell, until, until_connected};
 
 /// Has the scripted server ask, and tells the id under which the question is open.
 async fn ask(client: &ToolClient, method: &str, params: Value, list: &str) -> Value {
@@ -183,4 +183,18 @@ async fn the_lifetime_of_a_task_is_taken_from_the_call_and_has_a_maximum() {
     let reply = client.call("get_task_result", json!({ "task_id": task, "timeout_ms": 20_000 })).await;
     assert!(reply.is_error(), "{reply}");
     assert_eq!(client.call("get_task", json!({ "task_id": task })).await.json()["status"], "expired");
+}
+
+/// A question of another call is that call's to be answered.
+#[tokio::test]
+async fn a_call_tells_of_its_own_question_and_not_of_anothers() {
+    let (_gateway, client) = over_http(fixture()).await;
+    let call = |tool: &str, args: Value| json!({ "server": "fix", "tool": tool, "args": args });
+    let first = client.call("execute_tool", call("test_elicitation", json!({ "message": "who?" }))).await;
+    let id = client.call("get_elicitations", json!({})).await.json()[0]["requestId"].clone();
+    let id = id.as_str().expect("an id").to_owned();
+    assert!(first.text().contains(&id), "{first}");
+    let second = client.call("execute_tool", call("test_sampling", json!({ "prompt": "and?" }))).await;
+    let told = second.blocks()[0]["text"].as_str().unwrap_or_default().to_owned();
+    assert!(told.contains("respond_to_sampling") && !told.contains(&id), "{second}");
 }

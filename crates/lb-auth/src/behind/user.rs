@@ -13,6 +13,7 @@ use super::Inner;
 use super::begin::{Want, away};
 use super::credential::{self, Credential, Whose};
 use super::discover::Challenge;
+use super::pending;
 use super::resource_of;
 use super::single::Single;
 
@@ -140,6 +141,11 @@ impl Login for UserLogin {
 
     fn ended<'a>(&'a self, id: &'a str) -> BoxFuture<'a, ()> {
         Box::pin(async move {
+            // Whoever names another's login, or one that never was, waits for nothing.
+            let open = pending::find(&*self.behind.store, id, self.behind.now()).await;
+            if open.is_ok_and(|open| open.is_none_or(|open| open.whose != self.entry.whose)) {
+                return;
+            }
             // How it ended is known by what goes with the next request.
             self.behind.ended_of(id).await;
         })

@@ -47,8 +47,12 @@ pub(crate) fn load(path: &Path) -> FileSettings {
         let message = "refused: others may write to this file, and it decides what is allowed".to_owned();
         found.problems.push(file::whole_file(path, message, Some(hint)));
     }
-    let is_secret = |key: &str| table().iter().any(|setting| setting.key == key && setting.secret);
-    if exposure.readable && found.told.iter().any(|(key, _)| is_secret(key)) {
+    let is_secret = |(key, told): &(&'static str, Told)| {
+        // The address of a store is one when it holds a password.
+        let is_plain = *key == "store" && matches!(&told.raw, Raw::Text(text) if !text.contains('@'));
+        !is_plain && table().iter().any(|setting| setting.key == *key && setting.secret)
+    };
+    if exposure.readable && found.told.iter().any(is_secret) {
         let message = "holds a secret, and others can read it".to_owned();
         let mut problem = file::whole_file(path, message, Some(format!("run chmod go-r {}", path.display())));
         problem.severity = crate::problem::Severity::Warning;

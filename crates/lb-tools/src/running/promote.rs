@@ -105,7 +105,7 @@ fn sentence(work: &Work, task: Ulid, why: Why, timeout_ms: u128) -> String {
              Call {fetch} for its result."
         ),
         Why::Input => {
-            let asks = work.live().cell().with(|session| questions(session, server));
+            let asks = work.live().cell().with(|session| questions(session, work, task));
             format!(
                 "Tool '{tool}' on server '{server}' waits for input and continues as task '{task}'. {asks} The answer \
                  returns the tool's result, or call {fetch}."
@@ -114,9 +114,14 @@ fn sentence(work: &Work, task: Ulid, why: Why, timeout_ms: u128) -> String {
     }
 }
 
-/// What a server asks, and which tool answers it.
-fn questions(session: &Session, server: &str) -> String {
-    session.pending_of(server).map(question).collect::<Vec<_>>().join(" ")
+/// What a task asks, and which tools answer it. Where nobody knows which of several it was, all that its server asks.
+fn questions(session: &Session, work: &Work, task: Ulid) -> String {
+    let own = session.task(task).into_iter().flat_map(|task| work.asked().open_of(session, task, Duration::ZERO));
+    let own: Vec<String> = own.map(question).collect();
+    match own.is_empty() {
+        true => session.pending_of(work.server()).map(question).collect::<Vec<_>>().join(" "),
+        false => own.join(" "),
+    }
 }
 
 /// What is asked, and which tool answers it.

@@ -38,8 +38,8 @@ pub(crate) static TOOL: Tool = Tool {
 const WAIT: Duration = Duration::from_secs(30);
 
 async fn run(request: Request) -> Checked<Reply> {
-    let (id, text) = task_id(&request)?;
     let within = request.args.millis("timeout_ms", 0..=900_000)?.unwrap_or(WAIT);
+    let (id, text) = task_id(&request)?;
     match ended(&request, id, within).await {
         Waited::Ended(reply) => reply,
         Waited::Unknown => Err(no_task(&text)),
