@@ -20,7 +20,9 @@ async fn begin(at: std::net::SocketAddr, key: &str, path: &str) -> (u16, String)
 
 #[tokio::test]
 async fn nobody_has_more_than_a_hundred_sessions_or_eight_processes() {
-    let keyed = Keyed::new(server(&[]), "", &["mcp:read mcp:call", "mcp:read mcp:call"]).await;
+    let mut keyed = Keyed::new(server(&[]), "", &["mcp:read mcp:call", "mcp:read mcp:call"]).await;
+    // They come faster than one after the other would.
+    keyed.command.args(["--rate-limit-principal", "0"]);
     let (gateway, keys) = keyed.start().await;
     let at = gateway.address;
     // Each of these has a process of its own.

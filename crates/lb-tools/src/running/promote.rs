@@ -39,7 +39,7 @@ impl Running {
             }
             self.work.give(ask, None);
         }
-        let Self { request, tracked, mut work, ttl, timeout, .. } = self;
+        let Self { request, tracked, mut work, ttl, timeout, started, .. } = self;
         if why == Why::Timeout {
             tracing::debug!(server = &**work.server(), tool = &**work.tool(), ?timeout, "tool_execution_timeout");
         }
@@ -53,7 +53,7 @@ impl Running {
             return finish(Reply::failed(Failure::new(failure::TIMEOUT, message)), &request.seen, tracked);
         };
         request.live().remember();
-        let sentence = sentence(&work, task, why, timeout.as_millis());
+        let sentence = sentence(&work, (task, started.up), why, timeout.as_millis());
         work.promoted();
         tracked.completed(Some(format!("task {task}")), request.now());
         let live = request.live().clone();
@@ -96,7 +96,7 @@ fn facts(session: &Session, work: &Work, task: Ulid, why: Why) -> Raw {
     facts.raw("task", &row).raw("server_pending", &pending).text("note", NOTE).finish()
 }
 
-fn sentence(work: &Work, task: Ulid, why: Why, timeout_ms: u128) -> String {
+fn sentence(work: &Work, (task, since): (Ulid, Duration), why: Why, timeout_ms: u128) -> String {
     let (server, tool) = (&**work.server(), &**work.tool());
     let fetch = format!("get_task_result with task_id '{task}'");
     match why {
@@ -105,7 +105,7 @@ fn sentence(work: &Work, task: Ulid, why: Why, timeout_ms: u128) -> String {
              Call {fetch} for its result."
         ),
         Why::Input => {
-            let asks = work.live().cell().with(|session| questions(session, work, task));
+            let asks = work.live().cell().with(|session| questions(session, work, task, since));
             format!(
                 "Tool '{tool}' on server '{server}' waits for input and continues as task '{task}'. {asks} The answer \
                  returns the tool's result, or call {fetch}."
@@ -114,14 +114,16 @@ fn sentence(work: &Work, task: Ulid, why: Why, timeout_ms: u128) -> String {
     }
 }
 
-/// What a task asks, and which tools answer it. Where nobody knows which of several it was, all that its server asks.
-fn questions(session: &Session, work: &Work, task: Ulid) -> String {
-    let own = session.task(task).into_iter().flat_map(|task| work.asked().open_of(session, task, Duration::ZERO));
+/// What a task asks, and which tools answer it. Where nobody knows which of several it was, all that its server asks since
+/// it was called, and that no other call is known to ask.
+fn questions(session: &Session, work: &Work, task: Ulid, since: Duration) -> String {
+    let own = session.task(task).into_iter().flat_map(|task| work.asked().open_of(session, task, since));
     let own: Vec<String> = own.map(question).collect();
-    match own.is_empty() {
-        true => session.pending_of(work.server()).map(question).collect::<Vec<_>>().join(" "),
-        false => own.join(" "),
+    if !own.is_empty() {
+        return own.join(" ");
     }
+    let strange = |pending: &&Pending| since <= pending.created().up && work.asked().task(pending.id()).is_none();
+    session.pending_of(work.server()).filter(strange).map(question).collect::<Vec<_>>().join(" ")
 }
 
 /// What is asked, and which tool answers it.
