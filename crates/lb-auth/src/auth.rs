@@ -29,7 +29,7 @@ use crate::rights::Carried;
 use crate::scope::{Scope, Scopes};
 use crate::secret::{Hash, Secret, equal};
 use crate::settings::Settings;
-use crate::token::{TokenError, verify};
+use crate::token::{ReadTokens, TokenError};
 
 /// What stands for the family of those who do not log in: the hash of what they send comes behind it.
 const KEY_FAMILY: &str = "key:";
@@ -92,6 +92,7 @@ pub struct Auth {
     operator: RwLock<Option<Hash>>,
     origins: RwLock<Vec<String>>,
     clock: Clock,
+    read_tokens: ReadTokens,
     pub(crate) refusals: Seldom,
     pub(crate) keys_used: Seldom,
 }
@@ -119,6 +120,7 @@ impl Auth {
             operator: RwLock::new(settings.operator_token.as_ref().map(Secret::hash)),
             origins: RwLock::new(settings.origins.clone()),
             clock: Clock::new(ports.store.clone()),
+            read_tokens: ReadTokens::default(),
             refusals: Seldom::default(),
             keys_used: Seldom::default(),
             store: ports.store,
@@ -179,7 +181,9 @@ impl Auth {
         if self.idp.is_none() {
             return Err(Refusal::Invalid);
         }
-        let claims = verify(&self.keys, &self.settings.public_url, sent, now).map_err(|error| match error {
+        let claims = self.read_tokens.read(&self.keys, sent, hash);
+        let claims = claims.and_then(|claims| claims.hold(&self.settings.public_url, now).map(|()| claims));
+        let claims = claims.map_err(|error| match error {
             TokenError::Expired => Refusal::Expired,
             TokenError::Invalid => Refusal::Invalid,
         })?;
@@ -199,7 +203,7 @@ impl Auth {
         }
         let scopes = Scopes::parse(&claims.scope).ok_or(Refusal::Invalid)?;
         let scopes = if rules.is_admin(&who) { scopes } else { scopes.without_admin() };
-        Ok(Grant { who, scopes, family: Some(claims.fam), operator: false })
+        Ok(Grant { who, scopes, family: Some(claims.fam.clone()), operator: false })
     }
 
     /// What somebody lacks who is no administrator: a scope, if the rules would give it to them.

@@ -1,11 +1,15 @@
 //! Access tokens: made and read here, and by nobody else.
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jsonwebtoken::{Algorithm, Header, Validation, decode, decode_header, encode};
+use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 
 use crate::keys::Keys;
+use crate::secret::Hash;
 
 /// How long an access token lives.
 pub const ACCESS_LIFE: Duration = Duration::from_secs(900);
@@ -63,6 +67,13 @@ pub(crate) fn mint(keys: &Keys, claims: &Claims) -> Result<String, TokenError> {
 
 /// Reads a token that we made. Whether its family still lives is not looked at.
 pub(crate) fn verify(keys: &Keys, issuer: &str, token: &str, now: SystemTime) -> Result<Claims, TokenError> {
+    let claims = read(keys, token)?;
+    claims.hold(issuer, now)?;
+    Ok(claims)
+}
+
+/// What a token says that we signed. Whether that still holds is not looked at.
+pub(crate) fn read(keys: &Keys, token: &str) -> Result<Claims, TokenError> {
     if TOKEN_BYTES_MAX < token.len() {
         return Err(TokenError::Invalid);
     }
@@ -71,12 +82,42 @@ pub(crate) fn verify(keys: &Keys, issuer: &str, token: &str, now: SystemTime) ->
         return Err(TokenError::Invalid);
     }
     let key = header.kid.as_deref().and_then(|id| keys.by_id(id)).ok_or(TokenError::Invalid)?;
-    let claims: Claims = decode(token, &key.decode, &plain(Algorithm::HS256)).map_err(|_| TokenError::Invalid)?.claims;
-    let (now, skew) = (seconds(now), SKEW.as_secs());
-    if claims.iss != issuer || now + skew < claims.iat {
-        return Err(TokenError::Invalid);
+    Ok(decode(token, &key.decode, &plain(Algorithm::HS256)).map_err(|_| TokenError::Invalid)?.claims)
+}
+
+impl Claims {
+    /// Whether they are ours, and hold now.
+    pub(crate) fn hold(&self, issuer: &str, now: SystemTime) -> Result<(), TokenError> {
+        let (now, skew) = (seconds(now), SKEW.as_secs());
+        if self.iss != issuer || now + skew < self.iat {
+            return Err(TokenError::Invalid);
+        }
+        if self.exp + skew <= now { Err(TokenError::Expired) } else { Ok(()) }
     }
-    if claims.exp + skew <= now { Err(TokenError::Expired) } else { Ok(claims) }
+}
+
+/// Tokens that are remembered as signed by us: reading one costs more than all else that is done about it.
+const READ_MAX: usize = 4_096;
+
+/// What tokens say that were read a moment ago, by their hashes. Whether they still hold is looked at each time.
+#[derive(Default)]
+pub(crate) struct ReadTokens(RwLock<HashMap<Hash, Arc<Claims>>>);
+
+impl ReadTokens {
+    /// Reads a token, unless that was done before.
+    pub(crate) fn read(&self, keys: &Keys, token: &str, hash: Hash) -> Result<Arc<Claims>, TokenError> {
+        if let Some(known) = self.0.read().get(&hash) {
+            return Ok(known.clone());
+        }
+        let claims = Arc::new(read(keys, token)?);
+        let mut known = self.0.write();
+        // Seldom, and they are read again.
+        if READ_MAX <= known.len() {
+            known.clear();
+        }
+        known.insert(hash, claims.clone());
+        Ok(claims)
+    }
 }
 
 /// Checks the signature alone; the rest is checked by us, with our clock.

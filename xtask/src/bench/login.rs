@@ -36,7 +36,9 @@ impl Bench {
         let effort = Effort { calls: effort.calls * MORE_CALLS, ..effort };
         for concurrency in [1, 32] {
             let measured = self.compare(&running, concurrency, 64, "tools/call", effort)?;
-            let name = format!("legacy-json, {concurrency} at once: CPU of a token that is looked at, us per call");
+            let name = format!(
+                "legacy-json, {concurrency} at once: CPU of a token that is looked at (calls are not logged), us per call"
+            );
             found.push(Aim::at_most(name, added_cpu(&measured), 5.0));
         }
         Ok(found)

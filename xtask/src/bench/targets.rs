@@ -323,7 +323,7 @@ impl Bench {
         command.args(["serve", "--surface", "server", "--data", "none", "--listen", address, "--config"]);
         command.arg(self.config_of(servers)?).args(["--public-url", &format!("http://{address}")]);
         command.args(["--auth", "oidc", "--oidc-issuer", issuer, "--oidc-client-id", "gateway", "--allow-any-user"]);
-        command.args(["--rate-limit-principal", "0"]);
+        command.args(["--rate-limit-principal", "0", "--log-level", "warn"]);
         command.env("LANDBRIDGE_OIDC_CLIENT_SECRET", "gateway-secret-for-tests-only").env("LANDBRIDGE_KEY", KEY);
         self.own_home(&mut command);
         self.server(&mut command, "guarded")
