@@ -29,7 +29,8 @@ use crate::rights::Carried;
 use crate::scope::{Scope, Scopes};
 use crate::secret::{Hash, Secret, equal};
 use crate::settings::Settings;
-use crate::token::{ReadTokens, TokenError};
+use crate::shown::{Shown, Token};
+use crate::token::TokenError;
 
 /// What stands for the family of those who do not log in: the hash of what they send comes behind it.
 const KEY_FAMILY: &str = "key:";
@@ -44,7 +45,7 @@ pub struct Grant {
     /// What the token may do.
     pub scopes: Scopes,
     /// The family of the token, or what stands for a key: what was used with it ends with it.
-    pub family: Option<String>,
+    pub family: Option<Arc<str>>,
     /// Whether everything is allowed, because the operator or a key of an administrator sent it.
     pub(crate) operator: bool,
 }
@@ -52,7 +53,7 @@ pub struct Grant {
 impl Grant {
     /// Whether it came of a login, and not of a key or an operator's token.
     pub(crate) fn is_login(&self) -> bool {
-        let own = |family: &String| !family.starts_with(KEY_FAMILY) && !family.starts_with(OPERATOR_FAMILY);
+        let own = |family: &Arc<str>| !family.starts_with(KEY_FAMILY) && !family.starts_with(OPERATOR_FAMILY);
         self.family.as_ref().is_some_and(own)
     }
 
@@ -92,7 +93,7 @@ pub struct Auth {
     operator: RwLock<Option<Hash>>,
     origins: RwLock<Vec<String>>,
     clock: Clock,
-    read_tokens: ReadTokens,
+    shown: Shown,
     pub(crate) refusals: Seldom,
     pub(crate) keys_used: Seldom,
 }
@@ -120,7 +121,7 @@ impl Auth {
             operator: RwLock::new(settings.operator_token.as_ref().map(Secret::hash)),
             origins: RwLock::new(settings.origins.clone()),
             clock: Clock::new(ports.store.clone()),
-            read_tokens: ReadTokens::default(),
+            shown: Shown::default(),
             refusals: Seldom::default(),
             keys_used: Seldom::default(),
             store: ports.store,
@@ -167,43 +168,42 @@ impl Auth {
     ///
     /// # Errors
     /// Why it does not go on; [`refuse`](Self::refuse) makes the answer of it.
-    pub async fn check(&self, headers: &HeaderMap, uri: &Uri, now: SystemTime) -> Result<Grant, Refusal> {
+    pub async fn check(&self, headers: &HeaderMap, uri: &Uri, now: SystemTime) -> Result<Arc<Grant>, Refusal> {
         let sent = bearer(headers, uri)?;
         let hash = Hash::of(sent.as_bytes());
+        if let Some(token) = self.shown.find(&hash) {
+            return self.by_token(&token, uri.path(), now).await;
+        }
+        if !is_token(sent) {
+            return Err(Refusal::Malformed);
+        }
         if self.operator.read().is_some_and(|operator| operator == hash) {
             let grant = operator(&hash);
             self.key_used(&grant, now);
-            return Ok(grant);
+            return Ok(Arc::new(grant));
         }
         if ApiKeys::looks_like(sent) {
-            return self.by_key(sent).inspect(|grant| self.key_used(grant, now));
+            return self.by_key(&hash).inspect(|grant| self.key_used(grant, now)).map(Arc::new);
         }
         if self.idp.is_none() {
             return Err(Refusal::Invalid);
         }
-        let claims = self.read_tokens.read(&self.keys, sent, hash);
-        let claims = claims.and_then(|claims| claims.hold(&self.settings.public_url, now).map(|()| claims));
-        let claims = claims.map_err(|error| match error {
-            TokenError::Expired => Refusal::Expired,
-            TokenError::Invalid => Refusal::Invalid,
-        })?;
-        if !self.resources.covers(&claims.aud, uri.path()) {
+        let token = self.shown.read(&self.keys, sent, hash).map_err(refusal)?;
+        self.by_token(&token, uri.path(), now).await
+    }
+
+    async fn by_token(&self, token: &Token, path: &str, now: SystemTime) -> Result<Arc<Grant>, Refusal> {
+        let claims = &token.claims;
+        claims.hold(&self.settings.public_url, now).map_err(refusal)?;
+        if !self.resources.covers(&claims.aud, path) {
             return Err(Refusal::Invalid);
         }
-        let record = self.families.check(&claims, now).await.map_err(|error| {
+        let record = self.families.check(claims, now).await.map_err(|error| {
             tracing::warn!(%error, "tokens cannot be checked");
             Refusal::StoreAway
         })?;
         let record = record.ok_or(Refusal::Invalid)?;
-        let who = record.granted.login.who(&claims.client_id);
-        let rules = self.rules();
-        // The rules may have changed since the login.
-        if !rules.lets_in(&who) {
-            return Err(Refusal::Invalid);
-        }
-        let scopes = Scopes::parse(&claims.scope).ok_or(Refusal::Invalid)?;
-        let scopes = if rules.is_admin(&who) { scopes } else { scopes.without_admin() };
-        Ok(Grant { who, scopes, family: Some(claims.fam.clone()), operator: false })
+        token.grant(&record, &self.rules()).ok_or(Refusal::Invalid)
     }
 
     /// What somebody lacks who is no administrator: a scope, if the rules would give it to them.
@@ -212,12 +212,12 @@ impl Auth {
         if self.rules().admins.name(&grant.who) { Refusal::Scope { scopes } } else { Refusal::Denied }
     }
 
-    fn by_key(&self, sent: &str) -> Result<Grant, Refusal> {
+    fn by_key(&self, hash: &Hash) -> Result<Grant, Refusal> {
         let keys = self.api_keys.read().clone();
-        let key = keys.find(sent).ok_or(Refusal::Invalid)?;
+        let key = keys.by_hash(hash).ok_or(Refusal::Invalid)?;
         let who = named(&format!("key:{}", key.id));
         let operator = key.scopes.has(&Scope::Admin);
-        let family = Some(format!("{KEY_FAMILY}{}", Hash::of(sent.as_bytes()).hex()));
+        let family = Some(format!("{KEY_FAMILY}{}", hash.hex()).into());
         Ok(Grant { who, scopes: key.scopes.clone(), family, operator })
     }
 
@@ -298,14 +298,25 @@ fn bearer<'a>(headers: &'a HeaderMap, uri: &Uri) -> Result<&'a str, Refusal> {
     if !scheme.eq_ignore_ascii_case("bearer") {
         return Err(Refusal::NoCredentials);
     }
+    Ok(token.trim_matches(' '))
+}
+
+/// Whether a text can be a token at all.
+fn is_token(text: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
-    let token = token.trim_matches(' ');
-    if token.is_empty() || !token.bytes().all(fits) { Err(Refusal::Malformed) } else { Ok(token) }
+    !text.is_empty() && text.bytes().all(fits)
+}
+
+fn refusal(error: TokenError) -> Refusal {
+    match error {
+        TokenError::Expired => Refusal::Expired,
+        TokenError::Invalid => Refusal::Invalid,
+    }
 }
 
 fn operator(token: &Hash) -> Grant {
     let scopes = Scopes::default().with(Scope::Admin);
-    let family = Some(format!("{OPERATOR_FAMILY}{}", token.hex()));
+    let family = Some(format!("{OPERATOR_FAMILY}{}", token.hex()).into());
     Grant { who: named("operator"), scopes, family, operator: true }
 }
 

@@ -30,6 +30,7 @@ mod rights;
 mod scope;
 mod secret;
 mod settings;
+mod shown;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

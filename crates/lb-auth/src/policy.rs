@@ -1,5 +1,8 @@
 //! Who may do what: one function without state or IO.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 /// What a request is about.
 pub use lb_exchange::Aim as Target;
 use lb_exchange::{Principal, Verdict};
@@ -18,7 +21,7 @@ pub struct Who {
     /// The groups that the provider puts them in.
     pub groups: Vec<Box<str>>,
     /// The client that speaks for them.
-    pub client: Box<str>,
+    pub client: Arc<str>,
 }
 
 /// People, by any of what is known of them. Empty lists name nobody.
@@ -160,7 +163,7 @@ impl From<Decision> for Verdict {
 pub fn decide(who: &Who, scopes: &Scopes, rules: &Rules, method: &str, target: Target<'_>) -> Decision {
     let admin = rules.is_admin(who);
     // The token may be older than the rules.
-    let scopes = if admin { scopes.clone() } else { scopes.clone().without_admin() };
+    let scopes = if admin { Cow::Borrowed(scopes) } else { scopes.below_admin() };
     let need = need(method, target);
     if need == Scope::Admin && !admin {
         return Decision::Deny;
@@ -185,7 +188,7 @@ pub fn decide(who: &Who, scopes: &Scopes, rules: &Rules, method: &str, target: T
 fn suffices(scopes: &Scopes, need: &Scope, target: Target<'_>) -> bool {
     let on_server = match target {
         Target::Own { .. } => scopes.names_servers(),
-        Target::Server { server, .. } => scopes.has(&Scope::Server(server.into())),
+        Target::Server { server, .. } => scopes.has_server(server),
     };
     scopes.has(need) || (on_server && *need != Scope::Admin)
 }

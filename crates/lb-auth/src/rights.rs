@@ -13,7 +13,7 @@ use crate::scope::Scopes;
 #[derive(Debug)]
 struct Held {
     auth: Arc<Auth>,
-    grant: Grant,
+    grant: Arc<Grant>,
 }
 
 impl Rights for Held {
@@ -32,12 +32,12 @@ impl Rights for Held {
 
 impl Auth {
     /// Who sent the request that this was granted to.
-    pub fn visitor(self: &Arc<Self>, grant: &Grant) -> Visitor {
+    pub fn visitor(self: &Arc<Self>, grant: &Arc<Grant>) -> Visitor {
         Visitor {
             principal: grant.who.principal.clone(),
             // A key has no login, and speaks for itself.
-            client: grant.is_login().then(|| Arc::from(&*grant.who.client)),
-            family: grant.family.as_deref().map(Arc::from),
+            client: grant.is_login().then(|| grant.who.client.clone()),
+            family: grant.family.clone(),
             rights: Some(Arc::new(Held { auth: self.clone(), grant: grant.clone() })),
         }
     }
@@ -62,7 +62,7 @@ pub(crate) struct Carried {
     groups: Vec<Box<str>>,
     client: Box<str>,
     scopes: Scopes,
-    family: Option<String>,
+    family: Option<Box<str>>,
     operator: bool,
 }
 
@@ -70,15 +70,17 @@ impl From<Grant> for Carried {
     fn from(grant: Grant) -> Self {
         let Grant { who, scopes, family, operator } = grant;
         let Who { principal, subject, domain, groups, client } = who;
-        Self { principal: principal.as_str().to_owned(), subject, domain, groups, client, scopes, family, operator }
+        let (principal, client, family) =
+            (principal.as_str().to_owned(), (*client).into(), family.as_deref().map(Into::into));
+        Self { principal, subject, domain, groups, client, scopes, family, operator }
     }
 }
 
 impl From<Carried> for Grant {
     fn from(carried: Carried) -> Self {
         let Carried { principal, subject, domain, groups, client, scopes, family, operator } = carried;
-        let who = Who { principal: Principal::named(&principal), subject, domain, groups, client };
-        Self { who, scopes, family, operator }
+        let who = Who { principal: Principal::named(&principal), subject, domain, groups, client: client.into() };
+        Self { who, scopes, family: family.map(Into::into), operator }
     }
 }
 
@@ -96,7 +98,7 @@ mod tests {
             client: "https://app.example/client.json".into(),
         };
         let scopes = Scopes::parse("mcp:read server:git").unwrap();
-        for (family, operator) in [(Some("fam".to_owned()), false), (None, true)] {
+        for (family, operator) in [(Some("fam".into()), false), (None, true)] {
             let grant = Grant { who: who.clone(), scopes: scopes.clone(), family, operator };
             let text = serde_json::to_string(&grant).unwrap();
             assert_eq!(serde_json::from_str::<Grant>(&text).unwrap(), grant, "{text}");

@@ -1,5 +1,6 @@
 //! Scopes: what a token may do.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -86,6 +87,15 @@ impl Scopes {
         self.0.iter().any(|mine| mine.includes(scope))
     }
 
+    /// Whether the one for a server is in it, by itself or by a larger one.
+    pub fn has_server(&self, server: &str) -> bool {
+        self.0.iter().any(|mine| match mine {
+            Scope::Admin | Scope::Call => true,
+            Scope::Server(name) => **name == *server,
+            Scope::Read => false,
+        })
+    }
+
     /// Whether all of the others are in it.
     pub fn covers(&self, others: &Self) -> bool {
         others.0.iter().all(|scope| self.has(scope))
@@ -117,6 +127,12 @@ impl Scopes {
             self.0.insert(Scope::Call);
         }
         self
+    }
+
+    /// The same without a copy where there is nothing to take away.
+    pub(crate) fn below_admin(&self) -> Cow<'_, Self> {
+        let has_admin = self.0.contains(&Scope::Admin);
+        if has_admin { Cow::Owned(self.clone().without_admin()) } else { Cow::Borrowed(self) }
     }
 
     /// One by one, in a fixed order.

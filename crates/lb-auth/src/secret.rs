@@ -52,14 +52,7 @@ impl Hash {
 
     /// Reads 64 hexadecimal digits.
     pub fn from_hex(text: &str) -> Option<Self> {
-        let mut hash = [0; 32];
-        if text.len() != 64 || !text.is_ascii() {
-            return None;
-        }
-        for (byte, pair) in hash.iter_mut().zip(text.as_bytes().chunks(2)) {
-            *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-        }
-        Some(Self(hash))
+        unhex(text).map(Self)
     }
 
     /// As hexadecimal digits.
@@ -104,6 +97,25 @@ impl<'de> serde::Deserialize<'de> for Hash {
         let text = String::deserialize(from)?;
         Self::from_hex(&text).ok_or_else(|| serde::de::Error::custom("a hash has 64 hexadecimal digits"))
     }
+}
+
+/// Reads that many bytes, written as hexadecimal digits and nothing else.
+pub(crate) fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        b'A'..=b'F' => Some(byte - b'A' + 10),
+        _ => None,
+    };
+    let mut bytes = [0; N];
+    let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
+    if pairs.len() != N {
+        return None;
+    }
+    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+        *byte = digit(*high)? << 4 | digit(*low)?;
+    }
+    Some(bytes)
 }
 
 /// Compares without telling by the time it takes where the difference is.

@@ -370,7 +370,7 @@ impl World {
     }
 
     /// What a request to MCP with this token gets.
-    pub async fn check(&self, token: &str, path: &str) -> Result<crate::Grant, crate::Refusal> {
+    pub async fn check(&self, token: &str, path: &str) -> Result<Arc<crate::Grant>, crate::Refusal> {
         let mut headers = http::HeaderMap::new();
         headers.insert("authorization", format!("Bearer {token}").parse().unwrap());
         self.auth.check(&headers, &path.parse().unwrap(), self.now()).await

@@ -1,15 +1,11 @@
 //! Access tokens: made and read here, and by nobody else.
 
-use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jsonwebtoken::{Algorithm, Header, Validation, decode, decode_header, encode};
-use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 
 use crate::keys::Keys;
-use crate::secret::Hash;
 
 /// How long an access token lives.
 pub const ACCESS_LIFE: Duration = Duration::from_secs(900);
@@ -93,30 +89,6 @@ impl Claims {
             return Err(TokenError::Invalid);
         }
         if self.exp + skew <= now { Err(TokenError::Expired) } else { Ok(()) }
-    }
-}
-
-/// Tokens that are remembered as signed by us: reading one costs more than all else that is done about it.
-const READ_MAX: usize = 4_096;
-
-/// What tokens say that were read a moment ago, by their hashes. Whether they still hold is looked at each time.
-#[derive(Default)]
-pub(crate) struct ReadTokens(RwLock<HashMap<Hash, Arc<Claims>>>);
-
-impl ReadTokens {
-    /// Reads a token, unless that was done before.
-    pub(crate) fn read(&self, keys: &Keys, token: &str, hash: Hash) -> Result<Arc<Claims>, TokenError> {
-        if let Some(known) = self.0.read().get(&hash) {
-            return Ok(known.clone());
-        }
-        let claims = Arc::new(read(keys, token)?);
-        let mut known = self.0.write();
-        // Seldom, and they are read again.
-        if READ_MAX <= known.len() {
-            known.clear();
-        }
-        known.insert(hash, claims.clone());
-        Ok(claims)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The door, where callers must log in: whose request it is, what is refused, and the paths where tokens are given.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -28,7 +29,7 @@ const TOKENS_BODY_BYTES_MAX: usize = 16 * 1_024;
 /// Who has sent a request.
 #[derive(Debug)]
 pub(crate) struct Caller {
-    pub(crate) grant: Grant,
+    pub(crate) grant: Arc<Grant>,
 }
 
 impl Visit<'_> {

@@ -163,7 +163,7 @@ impl Visit<'_> {
         let text = |value: Option<&HeaderValue>| value.and_then(|value| value.to_str().ok()).map(str::to_owned);
         let claims = Claims {
             principal: self.visitor().principal.as_str().to_owned(),
-            grant: self.caller.map(|caller| caller.grant.clone()),
+            grant: self.caller.map(|caller| lb_auth::Grant::clone(&caller.grant)),
             ip: self.peer.client(request.headers(), self.settings),
             id: text(Some(record.id()))?,
             host: text(request.headers().get(HOST)),

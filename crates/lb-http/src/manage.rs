@@ -143,7 +143,7 @@ impl Visit<'_> {
             Box::new(self.turn_back(auth, &refusal, request))
         })?;
         if grant.is_admin() {
-            return Ok((grant.who.principal, Some(grant.who.client.into())));
+            return Ok((grant.who.principal.clone(), Some((*grant.who.client).into())));
         }
         self.audit(grant.who.principal.as_str(), Some(&grant.who.client), request, "denied");
         Err(Box::new(self.no_admin(&grant, request.uri().path())))

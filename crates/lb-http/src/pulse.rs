@@ -35,7 +35,7 @@ const SHARE: usize = 4;
 pub(crate) struct InFlight {
     all: AtomicUsize,
     /// Those of each who logged in.
-    by_principal: Mutex<HashMap<Box<str>, usize>>,
+    by_principal: Mutex<HashMap<Principal, usize>>,
 }
 
 impl InFlight {
@@ -44,7 +44,7 @@ impl InFlight {
     }
 
     /// Counts one more, unless there are enough.
-    fn enter(&self, max: usize, whose: Option<&str>) -> bool {
+    fn enter(&self, max: usize, whose: Option<&Principal>) -> bool {
         let enough = max <= self.all.fetch_add(1, Ordering::Relaxed);
         let refused = enough || whose.is_some_and(|whose| !self.enter_share(max.div_ceil(SHARE), whose));
         if refused {
@@ -53,21 +53,21 @@ impl InFlight {
         !refused
     }
 
-    fn enter_share(&self, max: usize, whose: &str) -> bool {
+    fn enter_share(&self, max: usize, whose: &Principal) -> bool {
         let mut shares = self.shares();
         match shares.get_mut(whose) {
             Some(count) if max <= *count => return false,
             Some(count) => *count += 1,
-            None => drop(shares.insert(whose.into(), 1)),
+            None => drop(shares.insert(whose.clone(), 1)),
         }
         true
     }
 
-    fn shares(&self) -> MutexGuard<'_, HashMap<Box<str>, usize>> {
+    fn shares(&self) -> MutexGuard<'_, HashMap<Principal, usize>> {
         self.by_principal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn leave(&self, whose: Option<&str>) {
+    fn leave(&self, whose: Option<&Principal>) {
         self.all.fetch_sub(1, Ordering::Relaxed);
         let Some(whose) = whose else { return };
         let mut shares = self.shares();
@@ -161,15 +161,14 @@ impl Work {
 
     /// Counts this as a call in flight; false when there are enough.
     pub(crate) fn count(&mut self, max: usize) -> bool {
-        let whose = self.whose.as_ref().map(Principal::as_str);
-        self.counted = self.counted || self.pulse.in_flight.enter(max, whose);
+        self.counted = self.counted || self.pulse.in_flight.enter(max, self.whose.as_ref());
         self.counted
     }
 
     /// It goes on without being counted.
     pub(crate) fn uncount(&mut self) {
         if std::mem::take(&mut self.counted) {
-            self.pulse.in_flight.leave(self.whose.as_ref().map(Principal::as_str));
+            self.pulse.in_flight.leave(self.whose.as_ref());
         }
     }
 }
@@ -242,14 +241,15 @@ mod tests {
     #[test]
     fn nobody_who_logged_in_takes_more_than_a_share_of_the_calls() {
         let all = InFlight::default();
-        for whose in ["eve", "ada"] {
-            assert_eq!((0..9).filter(|_| all.enter(16, Some(whose))).count(), 4, "{whose}");
+        let [eve, ada, bob] = ["eve", "ada", "bob"].map(Principal::named);
+        for whose in [&eve, &ada] {
+            assert_eq!((0..9).filter(|_| all.enter(16, Some(whose))).count(), 4, "{whose:?}");
         }
         assert_eq!((0..9).filter(|_| all.enter(16, None)).count(), 8, "whoever is nobody in particular has the rest");
-        assert!(!all.enter(16, Some("bob")), "all places are taken");
-        all.leave(Some("eve"));
-        assert!(all.enter(16, Some("eve")) && !all.enter(16, Some("eve")));
-        (0..4).for_each(|_| all.leave(Some("ada")));
+        assert!(!all.enter(16, Some(&bob)), "all places are taken");
+        all.leave(Some(&eve));
+        assert!(all.enter(16, Some(&eve)) && !all.enter(16, Some(&eve)));
+        (0..4).for_each(|_| all.leave(Some(&ada)));
         assert_eq!((all.len(), all.shares().len()), (12, 1), "who has none is not remembered");
     }
 }

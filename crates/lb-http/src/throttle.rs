@@ -26,7 +26,8 @@ pub(crate) fn allowance(server: &Server, headers: &HeaderMap, settings: &Setting
 
 /// What is left for somebody who has logged in; `None` where nothing is counted.
 pub(crate) fn of_principal(server: &Server, principal: &str, settings: &Settings) -> Option<Allowance> {
-    let (source, rate) = (Source::named(principal), settings.principal_rate?);
+    let rate = settings.principal_rate?;
+    let source = Source::named(principal);
     let here = server.buckets.take(source, rate, Instant::now());
     let others = settings.node.as_ref().and_then(|node| node.together.as_deref());
     Some(others.map_or(here, |others| here.together(source, others)))

@@ -4,6 +4,7 @@
 //! page can make a browser send.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, StatusCode, Uri};
@@ -60,7 +61,7 @@ impl Auth {
     ///
     /// # Errors
     /// Why it is not shown.
-    pub async fn check_page(&self, headers: &HeaderMap, uri: &Uri, now: SystemTime) -> Result<Grant, Refusal> {
+    pub async fn check_page(&self, headers: &HeaderMap, uri: &Uri, now: SystemTime) -> Result<Arc<Grant>, Refusal> {
         match (self.check(headers, uri, now).await, cookie(headers, self.page_cookie())) {
             (Err(Refusal::NoCredentials), Some(sent)) => self.check_cookie(sent, now).await,
             (checked, _) => checked,
@@ -76,7 +77,7 @@ impl Auth {
         Some(answer::redirect(&format!("{}/login?next={next}", self.settings.public_url)))
     }
 
-    async fn check_cookie(&self, sent: &str, now: SystemTime) -> Result<Grant, Refusal> {
+    async fn check_cookie(&self, sent: &str, now: SystemTime) -> Result<Arc<Grant>, Refusal> {
         let away = |error: lb_store::Error| {
             tracing::warn!(%error, "cookies cannot be checked");
             Refusal::StoreAway
@@ -89,7 +90,8 @@ impl Auth {
         if !rules.lets_in(&who) || !rules.admins.name(&who) {
             return Err(Refusal::Denied);
         }
-        Ok(Grant { who, scopes: Scopes::default().with(Scope::Admin), family: None, operator: false })
+        let scopes = Scopes::default().with(Scope::Admin);
+        Ok(Arc::new(Grant { who, scopes, family: None, operator: false }))
     }
 
     pub(super) async fn open_login(&self, query: &str, from: IpAddr, now: SystemTime) -> Answer {

@@ -1,7 +1,7 @@
 //! How codes and refresh tokens are put together: a prefix, then their family, a secret and, for refresh tokens, a mark.
 
 use crate::keys::Keys;
-use crate::secret::{Secret, decode, encode};
+use crate::secret::{Secret, decode, encode, unhex};
 
 const CODE: &str = "lbc_";
 const REFRESH: &str = "lbr_";
@@ -37,12 +37,5 @@ pub(super) fn is_ours(keys: &Keys, text: &str) -> bool {
 
 /// The family that a claim names.
 pub(super) fn family(text: &str) -> Option<[u8; 16]> {
-    let mut id = [0; 16];
-    if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    for (byte, pair) in id.iter_mut().zip(text.as_bytes().chunks(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    Some(id)
+    unhex(text)
 }

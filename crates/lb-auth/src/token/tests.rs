@@ -107,22 +107,3 @@ fn forged_tokens_are_refused_without_saying_why() {
         assert_eq!(verify(&keys(), ISSUER, &token, at(1_000)), Err(TokenError::Invalid), "{name}: {token}");
     }
 }
-
-#[test]
-fn a_token_that_was_read_before_is_held_to_its_time_all_the_same_and_others_are_not_taken_for_it() {
-    let read = ReadTokens::default();
-    let token = mint(&keys(), &claims()).unwrap();
-    for _ in 0..2 {
-        let said = read.read(&keys(), &token, Hash::of(token.as_bytes())).unwrap();
-        assert_eq!((&*said, said.hold(ISSUER, at(1_000))), (&claims(), Ok(())));
-        assert_eq!(said.hold(ISSUER, at(1_930)), Err(TokenError::Expired));
-        assert_eq!(said.hold("https://other.test", at(1_000)), Err(TokenError::Invalid));
-    }
-    let is_read = |token: &str| read.read(&keys(), token, Hash::of(token.as_bytes())).is_ok();
-    assert!(is_read(&token) && !is_read(&format!("{token}x")));
-    for number in 0..=READ_MAX {
-        let token = mint(&keys(), &Claims { jti: number.to_string(), ..claims() }).unwrap();
-        assert!(is_read(&token));
-    }
-    assert!(read.0.read().len() <= READ_MAX, "no more are remembered");
-}

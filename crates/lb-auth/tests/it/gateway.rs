@@ -145,7 +145,7 @@ impl World {
         self.form("/token", &redemption(client, code)).await
     }
 
-    pub async fn check(&self, token: &str) -> Result<lb_auth::Grant, lb_auth::Refusal> {
+    pub async fn check(&self, token: &str) -> Result<std::sync::Arc<lb_auth::Grant>, lb_auth::Refusal> {
         let mut headers = http::HeaderMap::new();
         headers.insert("authorization", format!("Bearer {token}").parse().unwrap());
         self.auth.check(&headers, &"/mcp".parse().unwrap(), SystemTime::now()).await

@@ -1,5 +1,7 @@
 //! Requests that another node has sent on, and those of whoever says so.
 
+use std::sync::Arc;
+
 use http::header::{CONNECTION, HeaderValue};
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -38,12 +40,12 @@ impl Visit<'_> {
     /// Whose request it is.
     pub(crate) fn visitor(&self) -> Visitor {
         let granted = match (self.claims, self.caller) {
-            (Some(claims), _) => claims.grant.as_ref(),
-            (None, Some(caller)) => Some(&caller.grant),
+            (Some(claims), _) => claims.grant.clone().map(Arc::new),
+            (None, Some(caller)) => Some(caller.grant.clone()),
             (None, None) => None,
         };
         match (granted, &self.settings.auth, self.claims) {
-            (Some(grant), Some(auth), _) => auth.visitor(grant),
+            (Some(grant), Some(auth), _) => auth.visitor(&grant),
             (_, _, Some(claims)) => Visitor::of(Principal::named(&claims.principal)),
             (_, _, None) => Visitor::of(self.server.principal.clone()),
         }

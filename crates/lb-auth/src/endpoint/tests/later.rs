@@ -54,7 +54,7 @@ async fn whoever_is_not_let_in_any_more_logs_in_anew_and_what_is_open_ends() {
     let client = world.client().await;
     let tokens = world.tokens(&client, &[]).await;
     let token = tokens["access_token"].as_str().unwrap();
-    let family = world.check(token, "/mcp").await.unwrap().family.unwrap();
+    let family = world.check(token, "/mcp").await.unwrap().family.clone().unwrap();
     assert!(world.auth.is_alive(&family, None, world.now()).await.unwrap());
     let nobody = People { subjects: vec!["somebody else".into()], ..People::default() };
     world.auth.set_rules(Rules { allow: Some(nobody), ..Rules::default() });

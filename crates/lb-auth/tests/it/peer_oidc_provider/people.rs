@@ -44,7 +44,7 @@ impl Gateway {
         let mut browser = Browser::default();
         let stopped = self.world.login(&mut browser, &client, "mcp:call", user, Decision::Approve).await;
         let (_, tokens) = self.world.redeem(&client, &parameter(&stopped.url, "code").unwrap()).await;
-        self.world.check(tokens["access_token"].as_str().unwrap()).await.unwrap().who.principal
+        self.world.check(tokens["access_token"].as_str().unwrap()).await.unwrap().who.principal.clone()
     }
 }
 
