@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use lb_config::settings::{Gathered, Given, Scope, Settings, Sources, changed, gather};
 use lb_exchange::{ServerSpec, Tasks};
@@ -49,8 +49,8 @@ struct Stamp(BTreeMap<PathBuf, State>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State {
-    /// Time, length and number, if it is there.
-    found: Option<(SystemTime, u64, u64)>,
+    /// When it was last changed in any way, who may read it among them; length and number. If it is there.
+    found: Option<((i64, i64), u64, u64)>,
     needed: bool,
 }
 
@@ -59,7 +59,7 @@ impl Stamp {
         let found = |path: &Path| {
             use std::os::unix::fs::MetadataExt as _;
             let metadata = std::fs::metadata(path).ok()?;
-            Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
+            Some(((metadata.ctime(), metadata.ctime_nsec()), metadata.len(), metadata.ino()))
         };
         Self(files.into_iter().map(|(path, needed)| (path.clone(), State { found: found(&path), needed })).collect())
     }

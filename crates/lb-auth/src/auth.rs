@@ -244,7 +244,7 @@ impl Auth {
             let key = Hash::from_hex(hash).and_then(|hash| keys.by_hash(&hash));
             let reaches = |key: &crate::apikey::ApiKey| {
                 let who = named(&format!("key:{}", key.id));
-                key.scopes.has(&Scope::Admin) || server.is_none_or(|server| rules.reach(&who, server))
+                key.scopes.has(&Scope::Admin) || server.is_none_or(|server| listens(&who, &key.scopes, &rules, server))
             };
             return Ok(key.is_some_and(reaches));
         }
@@ -254,7 +254,8 @@ impl Auth {
         let living = self.families.living(family, now).await?;
         Ok(living.is_some_and(|record| {
             let who = record.granted.login.who(&record.granted.client);
-            rules.lets_in(&who) && server.is_none_or(|server| rules.reach(&who, server))
+            let scopes = &record.granted.scopes;
+            rules.lets_in(&who) && server.is_none_or(|server| listens(&who, scopes, &rules, server))
         }))
     }
 
@@ -312,6 +313,11 @@ fn refusal(error: TokenError) -> Refusal {
         TokenError::Expired => Refusal::Expired,
         TokenError::Invalid => Refusal::Invalid,
     }
+}
+
+/// Whether somebody with these scopes may still listen to a server.
+fn listens(who: &Who, scopes: &Scopes, rules: &Rules, server: &str) -> bool {
+    decide(who, scopes, rules, "subscriptions/listen", Target::Server { server, tool: None }) == Decision::Allow
 }
 
 fn operator(token: &Hash) -> Grant {

@@ -100,11 +100,6 @@ impl Rules {
         }
     }
 
-    /// Whether somebody may use a server at all.
-    pub(crate) fn reach(&self, who: &Who, server: &str) -> bool {
-        self.is_admin(who) || self.permits(who, server, None)
-    }
-
     fn permits(&self, who: &Who, server: &str, tool: Option<&str>) -> bool {
         let for_them = |rule: &&Rule| rule.who.as_ref().is_none_or(|people| people.name(who));
         let reaches = |rule: &Rule| {

@@ -41,4 +41,4 @@ pub use step::{Answer, Ask, AskKey, AskKind, Cancel, Command, End, ErrorBody, No
 pub use stray::{OpenAsks, Stray};
 pub use streams::{EventId, ResumeError, Stored, StreamId, Streams, Tail};
 pub use tasks::Tasks;
-pub use visitor::{Aim, Families, Rights, Verdict, Visitor, audit};
+pub use visitor::{Aim, Families, Rights, Verdict, Visitor, audit, brief};

@@ -98,8 +98,8 @@ fn union(mut scopes: String, more: &str) -> String {
 /// Bytes of one word in what is written down of a request.
 const WORD_BYTES_MAX: usize = 256;
 
-/// The beginning of a word that is too long.
-fn brief(word: &str) -> &str {
+/// The beginning of a word that is too long to be written down.
+pub fn brief(word: &str) -> &str {
     word.get(..word.floor_char_boundary(WORD_BYTES_MAX)).unwrap_or_default()
 }
 

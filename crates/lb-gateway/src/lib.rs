@@ -36,7 +36,7 @@ pub use keep::Keeping;
 pub use lb_session::backend::Status as ServerStatus;
 pub use live::{
     AddError, Added, AskMode, Backend, CallError, Calling, Commands, Facts, Known, Listing, Live, NoServer, Policy,
-    ReconnectError, ServerView, Unavailable, error_code, hash,
+    ReconnectError, RemoveError, ServerView, Unavailable, error_code, hash,
 };
 pub use login::{LoginAnswer, login_question};
 pub use manage::{DefineError, Defined, DefinedBy};

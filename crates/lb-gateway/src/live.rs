@@ -33,7 +33,7 @@ pub use self::facts::{Facts, error_code};
 pub(crate) use self::lists::objects;
 pub use self::lists::{Known, Listing};
 pub use self::servers::{AddError, Added, NoServer};
-pub use self::view::{CallError, ReconnectError, ServerView, Unavailable};
+pub use self::view::{CallError, ReconnectError, RemoveError, ServerView, Unavailable};
 use crate::census::Usage;
 use crate::clock::Clock;
 use crate::gateway::Shared;

@@ -12,8 +12,9 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use lb_exchange::{Principal, ServerAuth, ServerName, ServerSpec, Target};
+use lb_exchange::{Principal, ServerAuth, ServerName, ServerSpec, Target, brief};
 use lb_store::Store;
 use lb_wire::Raw;
 use parking_lot::Mutex;
@@ -37,14 +38,20 @@ pub enum Pin {
 
 /// Tools that are remembered of one server; further ones count as changed.
 const TOOLS_MAX: usize = 20_000;
-/// Lists that are remembered of servers that people log in to; those of further people are shown as they are.
+/// Lists that are remembered of servers that people log in to. Beyond them the one that was not asked for longest is
+/// forgotten here; where there is a store it is kept on there.
 const PERSONAL_MAX: usize = 10_000;
+/// Tools of one list that are told of by name when they have changed. A server can change thousands at a time, and again
+/// with each list.
+const NEWS_MAX: usize = 8;
 
 /// What all servers listed first.
 pub(crate) struct Pins {
     mode: Pin,
     /// By the place of the list.
     servers: Mutex<HashMap<String, Page>>,
+    /// How often any of them was looked at.
+    looks: AtomicU64,
     store: Option<Arc<dyn Store>>,
     /// Lists of which something is to be written.
     marked: Mutex<BTreeSet<String>>,
@@ -58,6 +65,8 @@ struct Page {
     definition: String,
     /// By revision and name.
     tools: BTreeMap<String, Pinned>,
+    /// Grows with each look at any page: when this one was last looked at.
+    looked: u64,
 }
 
 /// One tool.
@@ -76,7 +85,7 @@ pub(crate) struct Seen {
     pub(crate) hidden: BTreeSet<usize>,
     /// The names of those that have changed and are shown.
     pub(crate) changed: Vec<String>,
-    /// The names of those that are seen to have changed for the first time.
+    /// The names of those that are seen to have changed for the first time: so many as are told of.
     pub(crate) news: Vec<String>,
 }
 
@@ -92,8 +101,8 @@ impl Seen {
 
 impl Pins {
     pub(crate) fn new(mode: Pin, store: Option<Arc<dyn Store>>) -> Arc<Self> {
-        let (servers, marked) = Default::default();
-        Arc::new(Self { mode, servers, store, marked, bell: Notify::new() })
+        let (servers, looks, marked) = Default::default();
+        Arc::new(Self { mode, servers, looks, store, marked, bell: Notify::new() })
     }
 
     /// Whether anything is remembered.
@@ -107,20 +116,17 @@ impl Pins {
         if !self.are_on() {
             return seen;
         }
-        let (server, mut wrote) = (place(spec, whose), false);
+        let (server, mut wrote, mut news) = (place(spec, whose), false, 0);
         {
             let mut servers = self.servers.lock();
-            if PERSONAL_MAX <= servers.len()
-                && matches!(spec.auth, ServerAuth::User(_))
-                && !servers.contains_key(&server)
-            {
-                tracing::warn!(server = %spec.name, "too many lists to remember what was in another person's first");
-                return seen;
+            if !servers.contains_key(&server) {
+                make_room(&mut servers, PERSONAL_MAX);
             }
             let page = servers.entry(server.clone()).or_default();
+            page.looked = self.looks.fetch_add(1, Ordering::Relaxed) + 1;
             let definition = definition(spec);
             if page.definition != definition {
-                *page = Page { definition, tools: BTreeMap::new() };
+                *page = Page { definition, tools: BTreeMap::new(), looked: page.looked };
                 wrote = true;
             }
             for (at, row) in rows.iter().enumerate() {
@@ -129,7 +135,12 @@ impl Pins {
                 wrote |= outcome != Looked::Same && outcome != Looked::StillChanged;
                 match outcome {
                     Looked::Same | Looked::New => continue,
-                    Looked::Changed => seen.news.push(name.clone()),
+                    Looked::Changed => {
+                        news += 1;
+                        if news <= NEWS_MAX {
+                            seen.news.push(brief(&name).to_owned());
+                        }
+                    }
                     Looked::StillChanged => {}
                 }
                 match self.mode {
@@ -141,13 +152,18 @@ impl Pins {
         if wrote {
             self.mark(server);
         }
-        for tool in &seen.news {
-            let (server, hidden) = (spec.name.as_str(), self.mode == Pin::Hide);
-            tracing::warn!(server, tool, hidden, "tool_changed");
-            let outcome = if hidden { "hidden" } else { "warned" };
-            tracing::warn!(target: "audit", event = "tool_changed", who = server, server, tool, outcome);
-        }
+        self.tell(spec, &seen.news, news);
         seen
+    }
+
+    /// Writes down which tools have changed: some by name, and how many there are in all.
+    fn tell(&self, spec: &ServerSpec, tools: &[String], count: usize) {
+        let (server, hidden) = (spec.name.as_str(), self.mode == Pin::Hide);
+        let outcome = if hidden { "hidden" } else { "warned" };
+        for tool in tools {
+            tracing::warn!(server, tool, hidden, "tool_changed");
+            tracing::warn!(target: "audit", event = "tool_changed", who = server, server, tool, outcome, count);
+        }
     }
 
     /// Whether a tool is not what it was first, in whichever revision.
@@ -183,6 +199,15 @@ impl Pins {
             self.marked.lock().insert(server);
             self.bell.notify_one();
         }
+    }
+}
+
+/// Forgets the lists of people that were not looked at for longest, until another one has room.
+fn make_room(servers: &mut HashMap<String, Page>, max: usize) {
+    while max <= servers.len() {
+        let personal = servers.iter().filter(|(place, _)| place.contains(PERSON));
+        let Some(oldest) = personal.min_by_key(|(_, page)| page.looked).map(|(place, _)| place.clone()) else { return };
+        servers.remove(&oldest);
     }
 }
 
@@ -228,9 +253,12 @@ fn place(spec: &ServerSpec, whose: &Principal) -> String {
     }
 }
 
-/// What the places of people at a server begin with. No name of a server has that character.
+/// Stands between a server and a person. No name of a server has that character.
+const PERSON: char = '@';
+
+/// What the places of people at a server begin with.
 fn personal(name: &ServerName) -> String {
-    format!("{}@", name.folded())
+    format!("{}{PERSON}", name.folded())
 }
 
 /// What a tool is called.

@@ -91,7 +91,7 @@ async fn what_happens_is_written_down_with_who_and_outcome_and_without_content()
         ("call", "allowed"),
         ("call", "denied"),
         ("server_added", "forbidden"),
-        ("server_removed", "ok"),
+        ("server_removed", "forbidden"),
     ];
     let all = written(&file, &wanted).await;
     for event in &all {

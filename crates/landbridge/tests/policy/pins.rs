@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use crate::keyed::{Keyed, result, server, tool};
 use crate::world::Client;
 
-/// What is listed on the surface of tools, and all that was said with it.
-async fn listed(client: &Client) -> (Vec<Value>, String) {
-    let listed = tool(client, "list_tools", json!({})).await;
+/// What a server lists on the surface of tools, and all that was said with it.
+async fn listed(client: &Client, server: &str) -> (Vec<Value>, String) {
+    let listed = tool(client, "list_tools", json!({ "server": server })).await;
     let tools = listed["structuredContent"]["tools"].as_array().cloned().unwrap_or_else(|| panic!("{listed}"));
     (tools, listed.to_string())
 }
@@ -25,15 +25,15 @@ fn greet(tools: &[Value]) -> Option<&Value> {
 }
 
 /// Lists three times, has the server turn, and lists once more.
-async fn turn(client: &Client) -> (Vec<Value>, String) {
+async fn turn(client: &Client, server: &str) -> (Vec<Value>, String) {
     for _ in 0..3 {
-        let (tools, _) = listed(client).await;
+        let (tools, _) = listed(client, server).await;
         assert!(greet(&tools).is_some_and(|tool| tool["changed"].is_null()), "{tools:?}");
     }
     let turned =
-        tool(client, "execute_tool", json!({ "server": "it", "tool": "plain", "args": { "turn": true } })).await;
+        tool(client, "execute_tool", json!({ "server": server, "tool": "plain", "args": { "turn": true } })).await;
     assert_eq!(turned["content"][0]["text"], "plained", "{turned}");
-    let (tools, said) = listed(client).await;
+    let (tools, said) = listed(client, server).await;
     (tools, format!("{turned}{said}"))
 }
 
@@ -56,7 +56,7 @@ async fn a_tool_that_says_something_else_later_is_told_on_both_surfaces() {
     keyed.command.arg("--audit-log").arg(&audit);
     let (gateway, keys) = keyed.start().await;
     let client = Client::begin(gateway.address, &keys[0]).await;
-    let (tools, said) = turn(&client).await;
+    let (tools, said) = turn(&client, "it").await;
     assert_eq!(greet(&tools).map(|tool| &tool["changed"]), Some(&json!(true)), "{tools:?}");
     assert!(tools.iter().filter(|tool| tool["name"] != "greet").all(|tool| tool["changed"].is_null()), "{tools:?}");
     let later = tool(&client, "await_activity", json!({ "timeout_ms": 1_000 })).await.to_string();
@@ -94,19 +94,20 @@ async fn a_tool_that_changed_can_be_hidden_until_it_is_accepted() {
 
     // Servers that clients add are looked at in the same way, and are accepted by whoever may add them.
     let client = Client::begin(gateway.address, &keys[0]).await;
-    tool(&client, "remove_server", json!({ "name": "it" })).await;
-    let asked = json!({ "name": "it", "command": "/usr/bin/env", "args": ["python3", crate::SERVER] });
+    let refused = tool(&client, "remove_server", json!({ "name": "it" })).await;
+    assert_eq!(refused["structuredContent"]["error"]["code"], "FORBIDDEN", "it is there for others, too: {refused}");
+    let asked = json!({ "name": "mine", "command": "/usr/bin/env", "args": ["python3", crate::SERVER] });
     let added = tool(&client, "add_server", asked.clone()).await;
     assert_ne!(added["isError"], true, "{added}");
-    let (tools, _) = turn(&client).await;
+    let (tools, _) = turn(&client, "mine").await;
     assert!(greet(&tools).is_none() && tools.len() == 2, "{tools:?}");
-    let greets = json!({ "server": "it", "tool": "greet" });
+    let greets = json!({ "server": "mine", "tool": "greet" });
     let refused = tool(&client, "execute_tool", greets.clone()).await;
     let error = &refused["structuredContent"]["error"];
     assert!(refused["isError"] == true && error["code"] == "FORBIDDEN", "{refused}");
     assert!(error["message"].as_str().is_some_and(|why| why.contains("adding it again")), "{refused}");
-    tool(&client, "reconnect_server", json!({ "server": "it" })).await;
-    tool(&client, "remove_server", json!({ "name": "it" })).await;
+    tool(&client, "reconnect_server", json!({ "server": "mine" })).await;
+    tool(&client, "remove_server", json!({ "name": "mine" })).await;
     let added = tool(&client, "add_server", asked).await;
     assert_ne!(added["isError"], true, "{added}");
     let greeted = tool(&client, "execute_tool", greets).await;
@@ -125,7 +126,7 @@ async fn what_was_seen_first_is_known_after_a_restart() {
         keyed.command.arg("--data").arg(folder.path());
         let (mut gateway, keys) = keyed.start().await;
         let client = Client::begin(gateway.address, &keys[0]).await;
-        let (tools, _) = listed(&client).await;
+        let (tools, _) = listed(&client, "it").await;
         saw.push(greet(&tools).expect("a tool")["changed"].clone());
         let pid = Pid::from_raw(gateway.pid().cast_signed()).expect("a process");
         kill_process(pid, Signal::TERM).expect("it is told");

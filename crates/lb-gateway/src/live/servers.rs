@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::backend::{Backend, REDEFINED, REMOVED};
 use super::facts::Facts;
 use super::input::Ourselves;
-use super::view::{ReconnectError, ServerView, Unavailable};
+use super::view::{ReconnectError, RemoveError, ServerView, Unavailable};
 use super::{AskMode, Live, apply};
 use crate::gateway::Shared;
 use crate::registry::{Entry, PutError, Scope};
@@ -266,8 +266,7 @@ impl Live {
             if !before.is_visible_to(who) || before.name() != &spec.name {
                 return Err(AddError::Invalid(format!("the name '{}' is taken", spec.name)));
             }
-            // A model that was talked into it must not lead everybody's calls elsewhere.
-            if *who != Principal::local() && before.scope != Scope::Principal(who.clone()) {
+            if self.is_others(before) {
                 return Err(AddError::Invalid(format!(
                     "the server '{}' is there for others too: its operator changes it, with POST /servers or in the \
                      config file; choose another name for yours",
@@ -279,6 +278,13 @@ impl Live {
             }
         }
         self.add_anew(gateway, spec, before, asked).await
+    }
+
+    /// Whether a server is there for others too. A model that was talked into it must not lead everybody's calls elsewhere,
+    /// nor take a server from them.
+    fn is_others(&self, entry: &Entry) -> bool {
+        let who = &self.caller.principal;
+        *who != Principal::local() && entry.scope != Scope::Principal(who.clone())
     }
 
     /// The same definition once more: nothing changes but that this session is connected.
@@ -365,27 +371,32 @@ impl Live {
     }
 
     /// Removes a server from every session.
-    pub fn remove_server(self: &Arc<Self>, name: &str) -> BoxFuture<'static, Result<(), NoServer>> {
+    pub fn remove_server(self: &Arc<Self>, name: &str) -> BoxFuture<'static, Result<(), RemoveError>> {
         let (live, name) = (self.clone(), name.to_owned());
-        let gone = NoServer { name: name.clone(), servers: Vec::new() };
-        let work = |asked: Asked<Result<(), NoServer>>| async move {
+        let gone = RemoveError::NoServer(NoServer { name: name.clone(), servers: Vec::new() });
+        let work = |asked: Asked<Result<(), RemoveError>>| async move {
             // Nobody may want to know any more.
             drop(asked.send(live.remove(name).await));
         };
         self.to_the_end(work, || gone)
     }
 
-    async fn remove(&self, name: String) -> Result<(), NoServer> {
+    async fn remove(&self, name: String) -> Result<(), RemoveError> {
         let gateway = self.gateway.upgrade();
         let entry = gateway.as_ref().and_then(|gateway| gateway.registry().find(&name, &self.caller.principal));
         let (Some(gateway), Some(entry)) = (gateway, entry) else {
-            return Err(NoServer { servers: self.names(self.gateway.upgrade().as_deref()), name });
+            return Err(NoServer { servers: self.names(self.gateway.upgrade().as_deref()), name }.into());
         };
+        let (who, client) = (self.caller.principal.as_str(), self.caller.client.as_deref());
+        if self.is_others(&entry) {
+            let outcome = "forbidden";
+            tracing::warn!(target: "audit", event = "server_removed", who, client, server = %entry.name(), outcome);
+            return Err(RemoveError::Others(name));
+        }
         if !gateway.registry().remove(&entry) {
-            return Err(NoServer { servers: self.names(Some(&gateway)), name });
+            return Err(NoServer { servers: self.names(Some(&gateway)), name }.into());
         }
         tracing::info!(server = %entry.name(), "server_config_removed");
-        let (who, client) = (self.caller.principal.as_str(), self.caller.client.as_deref());
         tracing::info!(target: "audit", event = "server_removed", who, client, server = %entry.name(), outcome = "ok");
         gateway.dismiss(&entry, REMOVED, None, None).await;
         let event = Happening::ServerRemoved { by: Some(Text::from(self.hash.as_str())) };

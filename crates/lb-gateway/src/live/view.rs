@@ -120,6 +120,19 @@ pub enum CallError {
     NotSupported(String),
 }
 
+/// Why a server was not removed.
+#[derive(Debug, thiserror::Error)]
+pub enum RemoveError {
+    /// There is none of this name.
+    #[error(transparent)]
+    NoServer(#[from] NoServer),
+    /// It is there for others, too.
+    #[error(
+        "the server '{0}' is there for others too: its operator removes it, with DELETE /servers/{0} or in the config file"
+    )]
+    Others(String),
+}
+
 /// Why a server was not connected again.
 #[derive(Debug)]
 pub enum ReconnectError {

@@ -3,6 +3,7 @@
 //! What the store has counts: a node that saw something else first has seen a change.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use lb_store::{Applied, Batch, Error, Key, Store};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::{ALL, Page, Pinned, Pins};
+use super::{ALL, PERSON, PERSONAL_MAX, Page, Pinned, Pins};
 
 /// What keys begin with.
 const PREFIX: &str = "pins:";
@@ -45,7 +46,7 @@ impl Page {
     fn read(bytes: &[u8]) -> Option<Self> {
         let Written { definition, tools } = serde_json::from_slice(bytes).ok()?;
         let tools = tools.into_iter().map(|(place, (first, now))| (place, Pinned { first, now })).collect();
-        Some(Self { definition, tools })
+        Some(Self { definition, tools, looked: 0 })
     }
 
     /// Takes up what was seen before anything here was.
@@ -79,9 +80,12 @@ impl Pins {
                 continue;
             }
             let mut servers = self.servers.lock();
+            let has_room = servers.len() < PERSONAL_MAX;
             match servers.get_mut(&server) {
                 Some(known) => known.follow(page),
-                None => drop(servers.insert(server, page)),
+                None if has_room || !server.contains(PERSON) => drop(servers.insert(server, page)),
+                // It is joined with what is listed for them next.
+                None => {}
             }
         }
         Ok(())
@@ -89,7 +93,7 @@ impl Pins {
 
     /// Writes what is seen first until the gateway is gone.
     pub(crate) async fn run(this: Weak<Self>) {
-        let mut look_at = Instant::now() + LOOK_EVERY;
+        let (mut look_at, mut looked) = (Instant::now() + LOOK_EVERY, 0);
         loop {
             let Some(pins) = this.upgrade() else { return };
             let Some(store) = pins.store.clone() else { return };
@@ -97,8 +101,11 @@ impl Pins {
                 () = pins.bell.notified() => {}
                 () = tokio::time::sleep_until(look_at) => {
                     look_at = Instant::now() + LOOK_EVERY;
-                    let known: Vec<String> = pins.servers.lock().keys().cloned().collect();
-                    pins.marked.lock().extend(known);
+                    // What nobody lists any more is not kept for ever.
+                    let since = std::mem::replace(&mut looked, pins.looks.load(Ordering::Relaxed));
+                    let is_listed = |(place, page): (&String, &Page)| (since < page.looked).then(|| place.clone());
+                    let listed: Vec<String> = pins.servers.lock().iter().filter_map(is_listed).collect();
+                    pins.marked.lock().extend(listed);
                 }
             }
             if let Err(error) = pins.write(&store).await {

@@ -118,3 +118,32 @@ async fn where_people_log_in_each_is_compared_with_what_they_saw_themselves() {
     last.recall().await.expect("read");
     assert!(last.servers.lock().is_empty());
 }
+
+#[test]
+fn however_much_a_server_changes_some_of_it_is_told() {
+    let pins = Pins::new(Pin::Warn, None);
+    let rows = |text: &str| {
+        let row = |at: usize| format!(r#"{{"name":"{}{at}","description":"{text}"}}"#, "long".repeat(200));
+        (0..100).flat_map(|at| tool(&row(at))).collect::<Vec<_>>()
+    };
+    assert_eq!(pins.look(&spec("1"), &me(), "r", &rows("first")), Seen::default());
+    let seen = pins.look(&spec("1"), &me(), "r", &rows("other"));
+    assert_eq!((seen.changed.len(), seen.news.len()), (100, NEWS_MAX));
+    assert!(seen.news.iter().all(|name| name.len() <= 256), "{:?}", seen.news);
+}
+
+#[test]
+fn beyond_so_many_lists_of_people_the_one_is_forgotten_that_was_not_asked_for_longest() {
+    let pages = |count: u64| -> HashMap<String, Page> {
+        let page = |looked| Page { looked, ..Page::default() };
+        let people = (1..=count).map(|at| (format!("it{PERSON}{at}"), page(at)));
+        people.chain([("other".to_owned(), page(0))]).collect()
+    };
+    let mut servers = pages(9);
+    make_room(&mut servers, 10);
+    assert_eq!(servers.len(), 9, "one more has room");
+    assert!(!servers.contains_key("it@1") && servers.contains_key("other"), "{servers:?}");
+    let mut servers = pages(0);
+    make_room(&mut servers, 1);
+    assert_eq!(servers.len(), 1, "those of servers are never forgotten");
+}

@@ -24,6 +24,10 @@ impl Visit<'_> {
             Ok(claims) => {
                 let (host, scheme) = (claims.host.as_deref(), claims.scheme.as_str());
                 tracing::debug!(id = claims.id, host, scheme, "sent on by another node");
+                // Whoever comes by way of several nodes has one share of this one all the same.
+                if let Some(grant) = &claims.grant {
+                    work.set_principal(grant.who.principal.clone());
+                }
                 Visit { claims: Some(&claims), ..*self }.answer(request, work).await
             }
             Err(why) => self.unproven(why),

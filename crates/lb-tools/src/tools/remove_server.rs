@@ -1,10 +1,11 @@
 //! `remove_server`: forgets a server.
 
+use lb_gateway::RemoveError;
 use lb_wire::compose::Object;
 
 use crate::args::Checked;
 use crate::catalog::{Hints, Run, Tool};
-use crate::failure::Failure;
+use crate::failure::{FORBIDDEN, Failure};
 use crate::reply::Reply;
 use crate::request::Request;
 
@@ -24,7 +25,10 @@ pub(crate) static TOOL: Tool = Tool {
 async fn run(request: Request) -> Checked<Reply> {
     let name = request.args.text("name")?;
     let added_by = request.live().servers().into_iter().find(|view| *view.name == *name).and_then(|view| view.added_by);
-    request.live().remove_server(&name).await.map_err(|error| Failure::no_server(&error))?;
+    request.live().remove_server(&name).await.map_err(|error| match &error {
+        RemoveError::NoServer(none) => Failure::no_server(none),
+        RemoveError::Others(_) => Failure::new(FORBIDDEN, error.to_string()),
+    })?;
     let structured = Object::new().text("name", &name).flag("removed", true).finish();
     // What the operator defined comes back with the next start.
     let until =

@@ -86,6 +86,28 @@ async fn what_is_used_with_a_key_or_the_operators_token_ends_with_it() {
 }
 
 #[tokio::test]
+async fn what_is_open_at_a_server_ends_when_no_request_to_it_would_be_let_through() {
+    let (key, line) = new_key("ci", &Scopes::usual()).unwrap();
+    let world = World::with(Settings { api_keys: ApiKeys::parse(&line).unwrap(), ..settings() }).await;
+    let client = world.client().await;
+    let tokens = world.tokens(&client, &[]).await;
+    let by_login = world.check(tokens["access_token"].as_str().unwrap(), "/mcp").await.unwrap().family.clone().unwrap();
+    let by_key = world.check(key.expose(), "/mcp").await.unwrap().family.clone().unwrap();
+    let at = async |family: &str, server| world.auth.is_alive(family, Some(server), world.now()).await.unwrap();
+    assert!(at(&by_login, "prod").await && at(&by_key, "prod").await);
+    // Whoever may be an administrator has no more than the token says.
+    let alice = People { subjects: vec!["alice".into()], ..People::default() };
+    let docs = crate::Rule { who: None, servers: vec!["docs".into()], tools: vec!["*".into()] };
+    world.auth.set_rules(Rules { admins: alice, permit: vec![docs], ..Rules::default() });
+    assert!(!at(&by_login, "prod").await && at(&by_login, "docs").await);
+    world.auth.set_rules(Rules::default());
+    // The same key, for less.
+    let narrower = line.replace(&Scopes::usual().to_string(), "server:docs");
+    world.auth.set_api_keys(ApiKeys::parse(&narrower).unwrap());
+    assert!(!at(&by_key, "prod").await && at(&by_key, "docs").await);
+}
+
+#[tokio::test]
 async fn using_a_client_makes_nobody_an_administrator_or_a_guest() {
     let world = World::new().await;
     let client = world.client().await;
