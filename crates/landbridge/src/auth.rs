@@ -60,6 +60,7 @@ pub fn build(
             Some(hosts) => DocumentHosts::Only(hosts.clone()),
         },
         origins: settings.allow_origin.clone(),
+        lives: lb_auth::Lives { access: login.token_ttl, refresh: login.refresh_token_ttl, login: login.login_ttl },
         ..lb_auth::Settings::new(public_url)
     };
     let wrong = |error: lb_auth::KeyError| Failure::usage(format!("LANDBRIDGE_KEY or --key-file: {error}"));

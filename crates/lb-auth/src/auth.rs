@@ -113,7 +113,7 @@ impl Auth {
         let keys = Arc::new(keys);
         let idp = settings.provider.clone().map(|provider| Idp::new(provider, &settings.public_url, ports.provider));
         Ok(Self {
-            families: Families::new(ports.store.clone(), keys.clone(), &settings.public_url),
+            families: Families::new(ports.store.clone(), keys.clone(), &settings.public_url).with_lives(settings.lives),
             clients: Clients::new(ports.store.clone(), ports.documents, &settings),
             resources: Resources::new(&settings.public_url),
             rules: RwLock::new(Arc::new(settings.rules.clone())),

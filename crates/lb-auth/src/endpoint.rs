@@ -19,6 +19,7 @@ use http::header::{
 };
 use http::{HeaderMap, Method, Request, StatusCode};
 
+pub(crate) use self::transaction::LIFE as LOGIN_LIFE;
 use crate::answer::{self, Answer};
 use crate::auth::Auth;
 use crate::pages;

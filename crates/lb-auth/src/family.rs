@@ -25,7 +25,8 @@ use crate::audit;
 use crate::keys::Keys;
 use crate::scope::Scopes;
 use crate::secret::{Hash, Secret, random};
-use crate::token::{ACCESS_LIFE, Claims, SKEW, mint, seconds};
+use crate::settings::Lives;
+use crate::token::{Claims, SKEW, mint, seconds};
 
 /// How long a code may be redeemed.
 pub const CODE_LIFE: Duration = Duration::from_secs(60);
@@ -88,13 +89,20 @@ pub(crate) struct Families {
     store: Arc<dyn Store>,
     keys: Arc<Keys>,
     issuer: String,
+    lives: Lives,
     cache: Cache,
     gone: Gone,
 }
 
 impl Families {
     pub fn new(store: Arc<dyn Store>, keys: Arc<Keys>, issuer: &str) -> Self {
-        Self { store, keys, issuer: issuer.into(), cache: Cache::default(), gone: Gone::default() }
+        let (lives, cache, gone) = Default::default();
+        Self { store, keys, issuer: issuer.into(), lives, cache, gone }
+    }
+
+    /// Tokens are good for as long as this says.
+    pub fn with_lives(self, lives: Lives) -> Self {
+        Self { lives, ..self }
     }
 
     /// Begins a family with a code that can be redeemed once.
@@ -256,7 +264,7 @@ impl Families {
         (scopes, resource): (&Scopes, &str),
         now: SystemTime,
     ) -> Result<Issued, GrantError> {
-        let expires = (seconds(now) + ACCESS_LIFE.as_secs()).min(record.made + FAMILY_LIFE.as_secs());
+        let expires = (seconds(now) + self.lives.access.as_secs()).min(record.made + FAMILY_LIFE.as_secs());
         let claims = Claims {
             iss: self.issuer.clone(),
             sub: record.granted.login.principal.clone(),
@@ -273,6 +281,8 @@ impl Families {
         let access_token = mint(&self.keys, &claims).map_err(|_| GrantError::Invalid)?;
         let refresh = record.granted.refreshes.then(|| parts::refresh(&self.keys, id, &random()));
         live.refresh = refresh.as_ref().map(Secret::hash);
+        let rests = if refresh.is_some() { self.lives.refresh } else { self.lives.access + SKEW };
+        live.rests = Some(seconds(now) + rests.as_secs());
         let refresh_token = refresh.map(|token| token.expose().to_owned());
         Ok(Issued { access_token, refresh_token, scope: scopes.clone(), expires })
     }

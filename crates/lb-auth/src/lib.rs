@@ -47,5 +47,5 @@ pub use policy::{Decision, People, Rule, Rules, Target, Who, decide};
 pub use refusal::Refusal;
 pub use scope::{Scope, Scopes};
 pub use secret::{Hash, Secret};
-pub use settings::{DocumentHosts, KnownClient, Provider, Settings};
+pub use settings::{DocumentHosts, KnownClient, Lives, Provider, Settings};
 pub use token::{ACCESS_LIFE, TokenError};

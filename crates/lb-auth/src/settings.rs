@@ -1,11 +1,16 @@
 //! What an operator sets.
 
+use std::time::Duration;
+
 use url::Url;
 
 use crate::apikey::ApiKeys;
+use crate::endpoint::LOGIN_LIFE;
+use crate::family::REFRESH_LIFE;
 use crate::policy::Rules;
 use crate::redirect;
 use crate::secret::{Hash, Secret};
+use crate::token::ACCESS_LIFE;
 
 /// Everything about who gets in.
 #[derive(Clone, Debug)]
@@ -34,6 +39,25 @@ pub struct Settings {
     pub documents: DocumentHosts,
     /// Origins of pages that may use `/token`, `/register` and `/revoke`.
     pub origins: Vec<String>,
+    /// How long things are good for.
+    pub lives: Lives,
+}
+
+/// How long things are good for. However often it is refreshed, a login ends after [`FAMILY_LIFE`](crate::FAMILY_LIFE).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lives {
+    /// An access token.
+    pub access: Duration,
+    /// A refresh token that is not used.
+    pub refresh: Duration,
+    /// A login that somebody has begun: to agree, and then again to come back from the provider.
+    pub login: Duration,
+}
+
+impl Default for Lives {
+    fn default() -> Self {
+        Self { access: ACCESS_LIFE, refresh: REFRESH_LIFE, login: LOGIN_LIFE }
+    }
 }
 
 /// A provider of logins: its issuer, and what we are to it.
@@ -107,6 +131,7 @@ impl Settings {
             registration: true,
             documents: DocumentHosts::default(),
             origins: Vec::new(),
+            lives: Lives::default(),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::secret::Hash;
 use crate::token::seconds;
 
 /// How long a person has for each of two steps: to agree, and to log in.
-pub(super) const LIFE: Duration = Duration::from_secs(600);
+pub(crate) const LIFE: Duration = Duration::from_secs(600);
 
 /// What a client asked for.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -8,11 +8,11 @@ use bytes::Bytes;
 use lb_exchange::Principal;
 use serde::{Deserialize, Serialize};
 
-use super::{ACCESS_LIFE, Asked, FAMILY_LIFE, GrantError, Issued, LEEWAY, Proof, REFRESH_LIFE, SKEW};
+use super::{Asked, FAMILY_LIFE, GrantError, Issued, LEEWAY, Proof, REFRESH_LIFE, SKEW};
 use crate::policy::Who;
 use crate::scope::Scopes;
 use crate::secret::{Hash, decode, encode, equal, random};
-use crate::token::{Claims, seconds};
+use crate::token::{ACCESS_LIFE, Claims, seconds};
 
 /// Who has logged in, as the provider said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,6 +87,9 @@ pub(crate) struct Live {
     pub refresh: Option<Hash>,
     /// When it was last refreshed.
     pub since: u64,
+    /// When it is over unless it is refreshed. Records of old do not say so.
+    #[serde(default)]
+    pub rests: Option<u64>,
     /// Access tokens that were given back.
     pub revoked: Vec<String>,
     pub leeway: Option<Leeway>,
@@ -115,6 +118,7 @@ impl Record {
         let last = self.made + FAMILY_LIFE.as_secs();
         match &self.state {
             State::Code { until, .. } => *until,
+            State::Live(Live { rests: Some(rests), .. }) => last.min(*rests),
             State::Live(live) if live.refresh.is_some() => last.min(live.since + REFRESH_LIFE.as_secs()),
             State::Live(live) => last.min(live.since + ACCESS_LIFE.as_secs() + SKEW.as_secs()),
         }
@@ -183,7 +187,7 @@ impl Live {
     pub fn first(code: Hash, now: SystemTime) -> Self {
         let (epoch, since) = (millis(now), seconds(now));
         let (token, token_before, refresh, leeway) = (String::new(), None, None, None);
-        Self { code, epoch, token, token_before, refresh, since, revoked: Vec::new(), leeway }
+        Self { code, epoch, token, token_before, refresh, since, rests: None, revoked: Vec::new(), leeway }
     }
 
     pub fn next(&self, now: SystemTime) -> Self {

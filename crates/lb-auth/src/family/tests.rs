@@ -179,6 +179,19 @@ async fn a_family_ends_when_it_rests_and_when_it_is_old() {
 }
 
 #[tokio::test]
+async fn tokens_are_good_for_as_long_as_the_operator_says() {
+    let lives = Lives { access: Duration::from_secs(60), refresh: Duration::from_secs(300), ..Lives::default() };
+    let families = families().await.with_lives(lives);
+    let issued = begun(&families).await;
+    assert_eq!(issued.expires, 1_000_000 + 1 + 60);
+    let second = families.refresh(next(&issued), ASKED, at(300)).await.unwrap();
+    assert!(families.refresh(next(&second), ASKED, at(601)).await.is_err(), "it rested too long");
+    let alone = families.begin(Granted { refreshes: false, ..granted() }, at(0)).await.unwrap();
+    let alone = families.redeem(alone.expose(), PROOF, ASKED, at(1)).await.unwrap();
+    assert!(alone.refresh_token.is_none() && is_good(&families, &alone, at(60)).await);
+}
+
+#[tokio::test]
 async fn an_answer_that_was_lost_is_given_again_until_it_has_arrived() {
     let families = families().await;
     let first = begun(&families).await;

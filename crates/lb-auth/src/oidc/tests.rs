@@ -114,3 +114,39 @@ fn a_shared_secret_that_a_provider_publishes_signs_nothing() {
         assert!(matches!(verified, Err(super::IdError::Wrong(_))), "{algorithm:?}");
     }
 }
+
+/// What everybody knows of a key must not do as a secret, and no signature at all must not do as one.
+#[test]
+fn nothing_is_believed_that_is_signed_with_a_public_key_or_not_at_all() {
+    use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
+    use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+    let pkcs8 = Ed25519KeyPair::generate_pkcs8(&aws_lc_rs::rand::SystemRandom::new()).unwrap();
+    let pair = Ed25519KeyPair::from_pkcs8(pkcs8.as_ref()).unwrap();
+    let public = crate::secret::encode(pair.public_key().as_ref());
+    let jwk = json!({"kty": "OKP", "crv": "Ed25519", "kid": "k1", "x": public});
+    let keys: jsonwebtoken::jwk::JwkSet = serde_json::from_value(json!({ "keys": [jwk] })).unwrap();
+    let now = crate::token::seconds(at(0));
+    let claims = json!({"iss": "i", "sub": "root", "aud": "gateway", "nonce": "n", "iat": now, "exp": now + 300});
+    let expected = super::Expected { issuer: "i", client_id: "gateway", nonce: "n", now: at(0) };
+    let header = |algorithm| Header { kid: Some("k1".into()), ..Header::new(algorithm) };
+    let right = encode(&header(Algorithm::EdDSA), &claims, &EncodingKey::from_ed_der(pkcs8.as_ref())).unwrap();
+    assert!(super::idtoken::verify(&right, &keys, &expected).is_ok(), "the same claims, signed as they should be");
+    let mut forged = Vec::new();
+    for known in [pair.public_key().as_ref(), public.as_bytes(), jwk.to_string().as_bytes(), b""] {
+        for algorithm in [Algorithm::HS256, Algorithm::HS384, Algorithm::HS512] {
+            forged.push(encode(&header(algorithm), &claims, &EncodingKey::from_secret(known)).unwrap());
+        }
+    }
+    let part = |value: &serde_json::Value| crate::secret::encode(value.to_string().as_bytes());
+    for alg in ["none", "None", "NONE", "nOnE"] {
+        for header in [json!({ "alg": alg, "kid": "k1" }), json!({ "alg": alg })] {
+            forged.push(format!("{}.{}.", part(&header), part(&claims)));
+            forged.push(format!("{}.{}", part(&header), part(&claims)));
+        }
+    }
+    let (signed, _) = right.rsplit_once('.').unwrap();
+    forged.push(format!("{signed}."));
+    for token in forged {
+        assert!(super::idtoken::verify(&token, &keys, &expected).is_err(), "{token}");
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use lb_exchange::Secret;
 
@@ -27,6 +28,12 @@ pub struct Login {
     pub cimd_allow: Vec<(IpAddr, u8)>,
     /// Further certificates to trust.
     pub outbound_ca: Option<PathBuf>,
+    /// How long an access token is good.
+    pub token_ttl: Duration,
+    /// The same of a refresh token that is not used.
+    pub refresh_token_ttl: Duration,
+    /// How long somebody may take to log in.
+    pub login_ttl: Duration,
 }
 
 /// A provider, and what we are to it.
@@ -80,8 +87,24 @@ impl Login {
             allow_any_user: gathered.switch("allow_any_user"),
             cimd_allow: gathered.networks("cimd_allow"),
             outbound_ca: gathered.text("outbound_ca").map(|path| home(&path, gathered)),
+            token_ttl: life(gathered, "token_ttl", 15 * MINUTE, DAY),
+            refresh_token_ttl: life(gathered, "refresh_token_ttl", 7 * DAY, 30 * DAY),
+            login_ttl: life(gathered, "login_ttl", 10 * MINUTE, 60 * MINUTE),
         })
     }
+}
+
+const MINUTE: u64 = 60;
+const DAY: u64 = 86_400;
+
+/// How long something is good, in seconds: what is said, and no more than the most.
+fn life(gathered: &mut Gathered, key: &'static str, usual: u64, most: u64) -> Duration {
+    let said = gathered.time(key, usual);
+    if Duration::from_secs(most) < said {
+        let hint = format!("{most} seconds at most");
+        refuse(gathered, key, "is too long for what opens everything to whoever finds it", &hint);
+    }
+    said
 }
 
 impl Oidc {

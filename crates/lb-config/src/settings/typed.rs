@@ -375,7 +375,7 @@ impl Gathered {
         }
     }
 
-    fn time(&self, key: &str, default_seconds: u64) -> Duration {
+    pub(super) fn time(&self, key: &str, default_seconds: u64) -> Duration {
         match self.value(key) {
             Some(Value::Time(time)) => *time,
             _ => Duration::from_secs(default_seconds),

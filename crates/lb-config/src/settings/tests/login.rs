@@ -35,6 +35,37 @@ fn a_login_is_put_together_from_every_place() {
 }
 
 #[test]
+fn a_login_can_be_set_up_by_the_variables_of_old_alone() {
+    let variables = [
+        ("MCP_CONFIG_SERVER_AUTH_ENABLED", "true"),
+        ("MCP_CONFIG_SERVER_AUTH_PROVIDER", "oidc"),
+        ("MCP_CONFIG_SERVER_AUTH_BASE_URL", "https://gw.example"),
+        ("MCP_CONFIG_SERVER_AUTH_JWT_SECRET", "0123456789abcdef0123456789abcdef-of-ours"),
+        ("MCP_CONFIG_SERVER_AUTH_OIDC_ISSUER", "https://idp.example"),
+        ("MCP_CONFIG_SERVER_AUTH_OIDC_CLIENT_ID", "id"),
+        ("MCP_CONFIG_SERVER_AUTH_OIDC_CLIENT_SECRET", "hush-hush"),
+        ("MCP_CONFIG_SERVER_AUTH_OIDC_AUDIENCE", "everybody"),
+        ("MCP_CONFIG_SERVER_AUTH_OIDC_SCOPE", "openid email"),
+        ("MCP_CONFIG_SERVER_AUTH_SESSION_TTL", "120"),
+        ("MCP_CONFIG_SERVER_AUTH_TOKEN_TTL", "3600"),
+        ("MCP_CONFIG_SERVER_AUTH_REFRESH_TOKEN_TTL", "604800"),
+        ("LANDBRIDGE_ALLOW_ANY_USER", "true"),
+    ];
+    let (settings, gathered) = settle(&[], &variables, "");
+    assert_eq!(told(&gathered), [""; 0]);
+    assert_eq!(settings.public_url.as_deref(), Some("https://gw.example"));
+    let login = settings.login.expect("a login");
+    let lives = [login.login_ttl, login.token_ttl, login.refresh_token_ttl].map(|life| life.as_secs());
+    assert_eq!(lives, [120, 3_600, 604_800]);
+    let oidc = login.oidc.expect("a provider");
+    assert_eq!((oidc.issuer.as_str(), oidc.client_id.as_str()), ("https://idp.example", "id"));
+    assert_eq!((oidc.audience.as_deref(), oidc.scopes), (Some("everybody"), vec!["email".to_owned()]));
+    assert!(oidc.client_secret.is_some_and(|secret| secret.expose() == "hush-hush"));
+    let (off, _) = settle(&[], &[("MCP_CONFIG_SERVER_AUTH_ENABLED", "false")], "");
+    assert!(off.login.is_none());
+}
+
+#[test]
 fn what_is_missing_or_unsafe_is_told() {
     let said = |flags: &[(&'static str, &str)], toml: &str| {
         let (_, gathered) = settle(flags, &[], toml);
@@ -50,6 +81,9 @@ fn what_is_missing_or_unsafe_is_told() {
         (with(&[("public_url", "http://gw.example")]), "", "without TLS"),
         (with(&[("mcp_path", "/other")]), "", "for /mcp"),
         (with(&[("insecure_no_auth", "")]), "", "opposite"),
+        (with(&[("token_ttl", "2d")]), "", "86400 seconds at most"),
+        (with(&[("refresh_token_ttl", "31d")]), "", "2592000 seconds at most"),
+        (with(&[("login_ttl", "5s")]), "", "login"),
         (with(&[]), "[auth]\nallow = 7\n", "landbridge.toml:2:1: auth.allow: give a section"),
         (with(&[]), "[auth]\nalow = {}\n", "did you mean allow?"),
         (with(&[]), "[[auth.rules]]\nserver = \"x\"\n", "did you mean servers?"),
