@@ -147,7 +147,7 @@ impl Opened {
         };
         if let Some(door) = door.as_mut().filter(|_| self.is_shared) {
             door.settings.together = Some(Arc::new(Rates::new(store.clone(), tasks.clone())));
-            node::keep_time(&store, &door.settings.ahead, tasks).await;
+            node::keep_time(&store, &door.settings.clock, tasks).await;
         }
         let durability = settings.state.durability;
         let shared = self.is_shared || durability == Durability::Event;

@@ -42,7 +42,7 @@ pub use hop::NodeKeys;
 pub use listen::{ListenError, Listener, Place, PlaceError};
 pub use manage::{Action, Managed, Order, OrderSource};
 pub use network::{Network, NetworkError};
-pub use nodes::{NodeUrl, NodeUrlError};
+pub use nodes::{NodeClock, NodeUrl, NodeUrlError};
 pub use pages::{Page, PageSource, Pages};
 pub use rate::{Rate, Together};
 pub use serve::{Handle, Http, serve};

@@ -1,5 +1,6 @@
 //! Other nodes: where they are, and connections to them, kept for a while after their use.
 
+mod clock;
 mod conn;
 mod tls;
 mod url;
@@ -19,6 +20,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
+pub use self::clock::NodeClock;
 pub(crate) use conn::Conn;
 use conn::{Line, Unanswered, Whole, chain};
 pub use url::{NodeUrl, NodeUrlError};
@@ -230,7 +232,7 @@ mod tests {
             insecure: false,
             authorities: None,
             together: None,
-            ahead: Arc::default(),
+            clock: Arc::default(),
         };
         let nodes = Nodes::default();
         let node = nodes.at(&url, &settings).unwrap();

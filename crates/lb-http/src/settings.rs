@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use lb_exchange::Secret;
 
@@ -12,6 +11,7 @@ use crate::hop::NodeKeys;
 use crate::listen::Place;
 use crate::manage::Managed;
 use crate::network::Network;
+use crate::nodes::NodeClock;
 use crate::pages::Pages;
 use crate::rate::{Rate, Together};
 
@@ -162,15 +162,14 @@ pub struct NodeSettings {
     pub authorities: Option<PathBuf>,
     /// What the other nodes let through of the same rates; `None` where each counts by itself.
     pub together: Option<Arc<dyn Together>>,
-    /// How far the clock that all nodes go by is ahead of ours, in seconds.
-    pub ahead: Arc<AtomicI64>,
+    /// The clock that all nodes go by.
+    pub clock: Arc<NodeClock>,
 }
 
 impl NodeSettings {
     /// What time it is for all nodes, in seconds.
     pub(crate) fn now(&self) -> u64 {
-        let own = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        own.saturating_add_signed(self.ahead.load(Ordering::Relaxed))
+        self.clock.now()
     }
 }
 

@@ -2,12 +2,11 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use lb_config::settings::Settings;
 use lb_exchange::{Secret, Tasks};
-use lb_http::{Listener, NodeKeys, NodeSettings, Place, Tls};
+use lb_http::{Listener, NodeClock, NodeKeys, NodeSettings, Place, Tls};
 use lb_store::Store;
 
 use crate::run::Failure;
@@ -36,7 +35,7 @@ impl NodeDoor {
             insecure: node.insecure,
             authorities: node.ca.clone(),
             together: None,
-            ahead: Arc::default(),
+            clock: Arc::default(),
         };
         let bound = Listener::bind_for_nodes(&door).await;
         let listener =
@@ -69,26 +68,22 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 const LOOK_MAX: Duration = Duration::from_secs(1);
 
 /// Keeps to the clock of the store where nodes speak to each other: that of a machine may be wrong by hours.
-pub async fn keep_time(store: &Arc<dyn Store>, ahead: &Arc<AtomicI64>, tasks: &Tasks) {
-    look(store, ahead).await;
-    let (store, ahead, until) = (store.clone(), ahead.clone(), tasks.clone());
+pub async fn keep_time(store: &Arc<dyn Store>, clock: &Arc<NodeClock>, tasks: &Tasks) {
+    look(store, clock).await;
+    let (store, clock, until) = (store.clone(), clock.clone(), tasks.clone());
     tasks.spawn(async move {
         loop {
             tokio::select! {
-                () = tokio::time::sleep(LOOK_EVERY) => look(&store, &ahead).await,
+                () = tokio::time::sleep(LOOK_EVERY) => look(&store, &clock).await,
                 () = until.stopping() => return,
             }
         }
     });
 }
 
-async fn look(store: &Arc<dyn Store>, ahead: &AtomicI64) {
-    // While it does not answer, what was seen last holds.
-    let Ok(Ok(Some(time))) = tokio::time::timeout(LOOK_MAX, store.time()).await else { return };
-    let seconds = |by: Duration| i64::try_from(by.as_secs()).unwrap_or_default();
-    let by = match time.duration_since(SystemTime::now()) {
-        Ok(by) => seconds(by),
-        Err(behind) => -seconds(behind.duration()),
-    };
-    ahead.store(by, Ordering::Relaxed);
+async fn look(store: &Arc<dyn Store>, clock: &NodeClock) {
+    // While it does not answer, what was seen last is counted on.
+    if let Ok(Ok(Some(time))) = tokio::time::timeout(LOOK_MAX, store.time()).await {
+        clock.set(time);
+    }
 }

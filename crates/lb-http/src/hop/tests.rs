@@ -14,7 +14,7 @@ pub(super) fn node(key: &[u8]) -> NodeSettings {
         insecure: false,
         authorities: None,
         together: None,
-        ahead: Arc::default(),
+        clock: Arc::default(),
     }
 }
 
@@ -55,9 +55,10 @@ fn nodes_go_by_one_clock_although_their_own_differ() {
     let (hops, right, wrong) = (Hops::default(), node(b"key"), node(b"key"));
     let target = "/mcp?x=1".parse().unwrap();
     let passed = || request(sign(&right, &Method::POST, &target, &claims()).unwrap());
-    wrong.ahead.store(7_200, std::sync::atomic::Ordering::Relaxed);
+    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(7_200);
+    wrong.clock.set(later);
     assert_eq!(hops.admit(&passed(), Some(&wrong)), Err(Unproven::Untimely), "as far apart as that they would be");
-    right.ahead.store(7_200, std::sync::atomic::Ordering::Relaxed);
+    right.clock.set(later);
     assert_eq!(hops.admit(&passed(), Some(&wrong)), Ok(claims()));
 }
 

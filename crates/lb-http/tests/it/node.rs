@@ -47,7 +47,7 @@ impl Node {
             insecure: false,
             authorities: tls.as_ref().map(|(_, authorities)| authorities.clone()),
             together: None,
-            ahead: Arc::default(),
+            clock: Arc::default(),
         };
         let mut private = Listener::bind_for_nodes(&node).await.expect("as it should be");
         if let Some((tls, _)) = tls {
