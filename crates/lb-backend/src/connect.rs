@@ -495,10 +495,6 @@ impl Connection {
     /// Cancel safe: yes.
     pub async fn closed(&self) -> ErrorBody {
         let (exit, stderr) = match &self.link {
-            Link::Pipe(started) if started.is_remote() => {
-                let why = started.last_words().await.0;
-                return ConnectError::Handshake(why).to_body(self.name.as_str());
-            }
             Link::Pipe(started) => started.last_words().await,
             Link::Http(_) => Default::default(),
         };
