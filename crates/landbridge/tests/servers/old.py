@@ -6,6 +6,7 @@ import sys
 
 import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
+from mcp_types import EmptyResult, SetLevelRequestParams
 from pydantic import BaseModel
 
 server = MCPServer("old")
@@ -38,6 +39,21 @@ async def sleep(ms: int) -> str:
     await asyncio.sleep(ms / 1000)
     return f"slept {ms} ms"
 
+
+@server.tool()
+async def level() -> str:
+    return levels[-1]
+
+
+levels = ["none"]
+
+
+async def set_level(_, params: SetLevelRequestParams) -> EmptyResult:
+    levels.append(params.level)
+    return EmptyResult()
+
+
+server._lowlevel_server.add_request_handler("logging/setLevel", SetLevelRequestParams, set_level)
 
 listener = socket.socket()
 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -67,7 +67,7 @@ async fn the_tools_use_it_ask_for_it_and_outlive_its_restart() {
         let mut old = Old::start(0).await;
         let mut desk = Desk::open(front, json!({ "old": { "url": old.url() } })).await;
         let tools = desk.ok("list_tools", json!({ "server": "old" })).await.json();
-        assert_eq!(tools.as_array().map(Vec::len), Some(4), "{front:?} {tools}");
+        assert_eq!(tools.as_array().map(Vec::len), Some(5), "{front:?} {tools}");
         desk.works("old").await;
 
         let asked = desk.ok("execute_tool", json!({ "server": "old", "tool": "who", "timeout_ms": 120_000 })).await;
@@ -103,6 +103,8 @@ async fn a_call_ends_with_its_server_and_the_next_one_finds_the_new_one() {
         let (gateway, client) = direct(definition).await;
         let said = client.call("echo", json!({ "message": "one" })).await;
         assert_eq!(said.text(), "one", "{entry} {said}; {}", gateway.said());
+        let set = client.request("logging/setLevel", json!({ "level": "warning" })).await;
+        assert!(set.rpc_error().is_none(), "{entry} {set}");
         let running = client.start("sleep", json!({ "ms": 60_000 })).await;
         // Once another call is back, this one has been sent.
         client.call("echo", json!({ "message": "two" })).await;
@@ -113,6 +115,8 @@ async fn a_call_ends_with_its_server_and_the_next_one_finds_the_new_one() {
         old = Old::start(old.port).await;
         let said = client.call("echo", json!({ "message": "three" })).await;
         assert_eq!(said.text(), "three", "{entry} {said}; {}", gateway.said());
+        let level = client.call("level", json!({})).await;
+        assert_eq!(level.text(), "warning", "the new one is told what the old one was: {entry} {level}");
         drop(old);
     }
 }

@@ -1,6 +1,7 @@
 //! In which era, and over which transport, a server is tried.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lb_exchange::Transport;
 use lb_wire::revision::Era;
@@ -10,6 +11,9 @@ use super::{Connection, HANDSHAKES, Link, Server, Started, Wish, handshake};
 use crate::child;
 use crate::error::{ConnectError, EraError};
 use crate::http::Stream;
+
+/// How long a server may take to say that it speaks HTTP+SSE, where nobody has said that it does.
+const PROBE_MAX: Duration = Duration::from_secs(10);
 
 impl Server {
     /// Connects in the era of the front if the server speaks it, else in the other. All of it within one time, so that
@@ -22,11 +26,11 @@ impl Server {
 
     async fn connect_in_turn(&self, wish: &Wish) -> Result<Arc<Connection>, ConnectError> {
         if self.spec.transport == Transport::Sse {
-            return self.connect_by_stream(wish).await.map_err(EraError::into_inner);
+            return self.connect_by_stream(wish, self.spec.init_timeout).await.map_err(EraError::into_inner);
         }
         let by_stream = self.eras.lock().by_stream;
         if by_stream {
-            match self.connect_by_stream(wish).await {
+            match self.connect_by_stream(wish, self.spec.init_timeout).await {
                 Ok(connection) => return Ok(connection),
                 Err(EraError::Failed(error)) => return Err(error),
                 // It is another one than it was.
@@ -42,7 +46,7 @@ impl Server {
 
     /// One that takes no POST of either era; `error` is what it said to that.
     async fn try_by_stream(&self, wish: &Wish, error: ConnectError) -> Result<Arc<Connection>, ConnectError> {
-        match self.connect_by_stream(wish).await {
+        match self.connect_by_stream(wish, PROBE_MAX.min(self.spec.init_timeout)).await {
             Ok(connection) => {
                 self.eras.lock().by_stream = true;
                 Ok(connection)
@@ -107,10 +111,10 @@ impl Server {
         self.eras.lock().set(era, false);
     }
 
-    /// Connects over HTTP+SSE: a legacy connection whose two ends are far away.
-    async fn connect_by_stream(&self, wish: &Wish) -> Result<Arc<Connection>, EraError> {
+    /// Connects over HTTP+SSE, a legacy connection whose two ends are far away. The stream is to be there within this time.
+    async fn connect_by_stream(&self, wish: &Wish, within: Duration) -> Result<Arc<Connection>, EraError> {
         let Some(endpoint) = &self.endpoint else { return Err(EraError::Failed(ConnectError::Stopping)) };
-        let stream = Stream::open(self.access(endpoint, wish)).await?;
+        let stream = Stream::open(self.access(endpoint, wish), within).await?;
         let tasks = &self.environment.tasks;
         let (pipe, over) = stream.into_pipe(self.spec.name.as_str(), wish.feed.clone(), tasks);
         let inner = child::Started { pipe, child: None };

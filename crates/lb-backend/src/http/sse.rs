@@ -37,20 +37,21 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Opens the stream and waits until it says where to post.
+    /// Opens the stream and waits until it says where to post, each within this time.
     ///
     /// Cancel safe: yes, the connection is closed.
     ///
     /// # Errors
     /// [`EraError::WrongEra`] when there is no such stream.
-    pub async fn open(access: Access) -> Result<Self, EraError> {
-        let within = access.endpoint().handshake_max();
+    pub async fn open(access: Access, within: Duration) -> Result<Self, EraError> {
         let opened = tokio::time::timeout(within, get(&access)).await;
         let reply = opened.unwrap_or(Err(EraError::Failed(ConnectError::Timeout(within))))?;
         let over = Over::default();
         let mut incoming = Incoming::new(reply, over.clone());
-        let named = named(&access, &mut incoming, within).await;
-        let post_to = named.map_err(|why| EraError::Failed(ConnectError::Handshake(why)))?;
+        // A stream that says nothing of the kind may be one of streamable HTTP.
+        let named =
+            named(&mut incoming, within).await.map_err(|why| EraError::WrongEra(ConnectError::Handshake(why)))?;
+        let post_to = access.endpoint().beside(&named).map_err(|why| EraError::Failed(ConnectError::Handshake(why)))?;
         incoming.names_only(post_to.clone(), access.endpoint().clone());
         Ok(Self { access, incoming, post_to, over })
     }
@@ -124,16 +125,11 @@ async fn get(access: &Access) -> Result<Reply, EraError> {
     Err(EraError::WrongEra(ConnectError::Status { status, body }))
 }
 
-/// Where the server wants messages.
-async fn named(access: &Access, incoming: &mut Incoming, within: Duration) -> Result<Uri, String> {
-    let endpoint = match tokio::time::timeout(within, incoming.endpoint()).await {
-        Ok(endpoint) => endpoint?,
-        Err(_) => {
-            let seconds = within.as_secs_f64();
-            return Err(format!("its stream does not say within {seconds} s where to post messages"));
-        }
-    };
-    access.endpoint().beside(&endpoint)
+/// Where the server wants messages, as it says it.
+async fn named(incoming: &mut Incoming, within: Duration) -> Result<String, String> {
+    let named = tokio::time::timeout(within, incoming.endpoint()).await;
+    let seconds = within.as_secs_f64();
+    named.unwrap_or_else(|_| Err(format!("its stream does not say within {seconds} s where to post messages")))
 }
 
 /// Whether an answer to a first POST leaves open that the server speaks this transport: it has nothing that takes one.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use lb_exchange::{BoxFuture, Login, LoginError, LoginNeeded, Proof, Refused, Secret, ServerName};
+use lb_exchange::{BoxFuture, Login, LoginError, LoginNeeded, Proof, Refused, Secret, ServerName, ServerSpec};
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -297,14 +297,15 @@ async fn without_a_login_a_401_names_the_key_that_gives_one() {
 async fn the_stream_and_the_posts_of_the_old_transport_carry_the_proof_of_now() {
     let mut server = Script::start().await;
     let login = Scripted::new(None, vec![Ok(proof(1)), Ok(proof(2))]);
-    let (opened, stream) = tokio::join!(crate::http::Stream::open(login.access(&server)), async {
-        refuse(&server.next().await, "401 Unauthorized", "Bearer").await;
-        let stream = server.next().await;
-        assert_eq!((stream.method.as_str(), stream.header("authorization")), ("GET", Some("Bearer t1")));
-        stream.stream().await;
-        stream.piece("event: endpoint\ndata: /post\n\n").await;
-        stream
-    });
+    let (opened, stream) =
+        tokio::join!(crate::http::Stream::open(login.access(&server), ServerSpec::INIT_TIMEOUT), async {
+            refuse(&server.next().await, "401 Unauthorized", "Bearer").await;
+            let stream = server.next().await;
+            assert_eq!((stream.method.as_str(), stream.header("authorization")), ("GET", Some("Bearer t1")));
+            stream.stream().await;
+            stream.piece("event: endpoint\ndata: /post\n\n").await;
+            stream
+        });
     let (pipe, _over) = opened.ok().unwrap().into_pipe("it", Feed::default(), &Tasks::default());
     let (pong, ()) = tokio::join!(pipe.request("ping", None), async {
         let asked = server.next().await;
