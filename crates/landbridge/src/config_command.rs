@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use lb_config::settings::{INLINE_CONFIG, Settings, Surface, shown, shown_json};
 use lb_config::{Problem, Severity, problems_json};
-use lb_exchange::{ServerAuth, ServerSpec, Target};
+use lb_exchange::{ServerAuth, ServerSpec, Target, Transport};
 use serde_json::{Value, json};
 
 use crate::assembly::read_servers;
@@ -104,7 +104,10 @@ fn server(spec: &ServerSpec) -> Value {
     let hidden = |names: Vec<&str>| names.into_iter().map(|name| (name.to_owned(), json!("***"))).collect::<Value>();
     match &spec.target {
         Target::Http { headers, .. } => {
-            shown["type"] = json!("http");
+            shown["type"] = match spec.transport {
+                Transport::Found => json!("http"),
+                Transport::Sse => json!("sse"),
+            };
             shown["url"] = json!(spec.target.address());
             shown["headers"] = hidden(headers.iter().map(|(name, _)| name.as_ref()).collect());
             match &spec.auth {

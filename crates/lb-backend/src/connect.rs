@@ -5,6 +5,7 @@ mod handshake;
 mod open;
 mod passing;
 mod report;
+mod turn;
 
 #[cfg(test)]
 mod tests;
@@ -29,7 +30,7 @@ use crate::breaker::gate::Gate;
 use crate::child;
 use crate::children::{Children, Taken};
 use crate::error::{ConnectError, EraError};
-use crate::http::{Access, Endpoint, HttpConnection};
+use crate::http::{Access, Endpoint, HttpConnection, Over};
 use crate::inbound::Intake;
 use crate::lane::Lane;
 use crate::names::Names;
@@ -75,11 +76,13 @@ pub struct Server {
     gate: Arc<Gate>,
 }
 
-/// What is known about the eras of a server: a set, because some speak both.
+/// What is known about what a server speaks: a set of eras, because some speak both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Verdict {
     legacy: Option<bool>,
     modern: Option<bool>,
+    /// Whether it took no POST and was reached over HTTP+SSE.
+    by_stream: bool,
 }
 
 impl Verdict {
@@ -146,59 +149,6 @@ impl Server {
         self.children.load(Ordering::Relaxed)
     }
 
-    /// Connects in the era of the front if the server speaks it, else in the other. All of it within one time, so that
-    /// slow answers do not add up.
-    async fn connect_in_either(&self, wish: &Wish) -> Result<Arc<Connection>, ConnectError> {
-        let within = self.spec.init_timeout.saturating_mul(HANDSHAKES);
-        let connecting = tokio::time::timeout(within, self.connect_in_turn(wish));
-        connecting.await.unwrap_or(Err(ConnectError::Timeout(within)))
-    }
-
-    async fn connect_in_turn(&self, wish: &Wish) -> Result<Arc<Connection>, ConnectError> {
-        let own = wish.caller.era();
-        let other = match own {
-            Era::Legacy => Era::Modern,
-            Era::Modern => Era::Legacy,
-        };
-        let mut first = None;
-        let lacks_own = self.eras.lock().of(own) == Some(false);
-        if !lacks_own {
-            match self.connect_in(own, wish).await {
-                Ok(connection) => return Ok(self.learned(own, connection)),
-                Err(EraError::Failed(error)) => return Err(error),
-                Err(EraError::WrongEra(error)) => first = Some(error),
-            }
-        }
-        match self.connect_in(other, wish).await {
-            Ok(connection) => {
-                let connection = self.learned(other, connection);
-                // Only now is it known that the first answer was about the era and not about something else.
-                self.lacks(own);
-                Ok(connection)
-            }
-            // Not an attempt: it says nothing about the server.
-            Err(EraError::Failed(error @ (ConnectError::TooManyChildren(_) | ConnectError::Stopping))) => Err(error),
-            // It is another one than it was.
-            Err(EraError::WrongEra(error)) if lacks_own => match self.connect_in(own, wish).await {
-                Ok(connection) => Ok(self.learned(own, connection)),
-                Err(EraError::Failed(_) | EraError::WrongEra(_)) => Err(error),
-            },
-            // A server that wants a login would answer: whatever it said in the other era is not why it does not.
-            Err(EraError::Failed(error @ ConnectError::LoginNeeded(_))) => Err(error),
-            Err(EraError::Failed(error) | EraError::WrongEra(error)) => Err(first.unwrap_or(error)),
-        }
-    }
-
-    fn learned(&self, era: Era, connection: Arc<Connection>) -> Arc<Connection> {
-        self.eras.lock().set(era, true);
-        connection
-    }
-
-    /// It is known not to speak an era: the other one is tried first. No more than that, as it may have changed.
-    pub fn lacks(&self, era: Era) {
-        self.eras.lock().set(era, false);
-    }
-
     async fn connect_in(&self, era: Era, wish: &Wish) -> Result<Arc<Connection>, EraError> {
         match (&self.endpoint, era) {
             (Some(endpoint), Era::Legacy) => {
@@ -214,7 +164,8 @@ impl Server {
             (None, _) => {
                 let room = self.room(&wish.caller.principal).await.map_err(EraError::Failed)?;
                 let started = self.start(era, wish.feed.clone()).await.map_err(EraError::Failed)?;
-                let guard = Started { inner: started, room: Mutex::new(room), tasks: self.environment.tasks.clone() };
+                let (room, tasks) = (Mutex::new(room), self.environment.tasks.clone());
+                let guard = Started { inner: started, room, tasks, over: None };
                 let welcome = handshake::over_pipe(&guard, era, wish, self.spec.init_timeout).await?;
                 self.connection(Link::Pipe(guard), era, welcome, wish)
             }
@@ -558,12 +509,14 @@ impl Connection {
     }
 }
 
-/// A pipe and the process behind it, ended together: gently when closed, and gently in the background when dropped.
+/// A pipe and the process or the stream behind it, ended together: gently when closed, and gently in the background when dropped.
 struct Started {
     inner: child::Started,
     /// Given back when the process is gone.
     room: Mutex<Option<Room>>,
     tasks: Tasks,
+    /// Why it is over, for a server that is far away.
+    over: Option<Over>,
 }
 
 /// Room for one process, which is counted among those of its server.
@@ -592,11 +545,17 @@ impl Started {
     ///
     /// Cancel safe: yes.
     async fn last_words(&self) -> (String, String) {
-        let (exit, stderr) = match self.child() {
-            Some(child) => child::last_words(child).await,
-            None => Default::default(),
+        let (exit, stderr) = match (self.child(), &self.over) {
+            (Some(child), _) => child::last_words(child).await,
+            (None, Some(over)) => (Some(over.words()), String::new()),
+            (None, None) => Default::default(),
         };
         (exit.unwrap_or_else(|| "it closed its input or output".to_owned()), stderr)
+    }
+
+    /// Whether it is far away, and none of our processes.
+    fn is_remote(&self) -> bool {
+        self.over.is_some()
     }
 
     /// What it last wrote to stderr.

@@ -47,9 +47,14 @@ pub fn refusal(era: Era, error: Raw) -> EraError {
 
 /// Whether a modern server refuses our revision but names it among its own: it is worth another try.
 pub fn contradicts_itself(error: &EraError) -> bool {
-    let (EraError::WrongEra(error) | EraError::Failed(error)) = error;
-    let ConnectError::Refused { raw, .. } = error else { return false };
+    let ConnectError::Refused { raw, .. } = error.inner() else { return false };
     unsupported(raw).is_some_and(|data| speaks(&data, "supported", Era::Modern))
+}
+
+/// Whether this is an error that only the modern era has.
+pub fn is_of_modern(error: &ConnectError) -> bool {
+    let ConnectError::Refused { raw, .. } = error else { return false };
+    code::is_modern_evidence(ErrorBody::from_server(raw.clone()).code)
 }
 
 /// What a server says about its revisions when it refuses ours.

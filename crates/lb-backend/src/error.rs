@@ -145,8 +145,24 @@ impl Dismissal {
 pub enum EraError {
     /// The server does not speak this era: the other one is worth a try.
     WrongEra(ConnectError),
+    /// The same, and it takes no first request by POST at all: so is the transport that was before.
+    NoPost(ConnectError),
     /// It proves nothing.
     Failed(ConnectError),
+}
+
+impl EraError {
+    /// What went wrong.
+    pub fn inner(&self) -> &ConnectError {
+        let (Self::WrongEra(error) | Self::NoPost(error) | Self::Failed(error)) = self;
+        error
+    }
+
+    /// What went wrong.
+    pub fn into_inner(self) -> ConnectError {
+        let (Self::WrongEra(error) | Self::NoPost(error) | Self::Failed(error)) = self;
+        error
+    }
 }
 
 /// How often, in words.
@@ -275,6 +291,16 @@ pub fn closed(server: &str, exit: Option<&str>, stderr: Option<&str>) -> Raw {
     let exit = exit.map(str::to_owned);
     let stderr = stderr.map(str::to_owned);
     compose::error_object(code::INTERNAL_ERROR, &message, Some(&data("backend_closed", exit.as_ref(), stderr.as_ref())))
+}
+
+/// The same for a server that is reached over one stream, and why that is over if not because it was ended.
+pub fn cut(server: &str, why: Option<&str>) -> Raw {
+    let Some(why) = why else { return closed(server, None, None) };
+    let message = format!(
+        "{server}: the connection ended during the call ({why}); the server may have run the call, so check before calling \
+         again"
+    );
+    compose::error_object(code::INTERNAL_ERROR, &message, Some(&data("backend_closed", None, None)))
 }
 
 /// The data of an error about a server.

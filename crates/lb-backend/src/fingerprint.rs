@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use lb_exchange::{OauthClient, ServerAuth, Target};
+use lb_exchange::{OauthClient, ServerAuth, Target, Transport};
 use sha2::{Digest as _, Sha256};
 
 use crate::connect::Server;
@@ -41,6 +41,10 @@ impl Server {
                     ServerAuth::None => {}
                     ServerAuth::User(client) => sum.client(b"user", client),
                     ServerAuth::Service(client) => sum.client(b"service", client),
+                }
+                match self.spec().transport {
+                    Transport::Found => {}
+                    Transport::Sse => sum.field(b"sse"),
                 }
             }
             Target::Embedded(name) => {

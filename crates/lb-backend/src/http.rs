@@ -1,4 +1,4 @@
-//! A server at an HTTP endpoint, of either era.
+//! A server at an HTTP endpoint, of either era, or of the transport that was before both.
 //!
 //! A connection here is a session (legacy) or nothing but an address (modern); TCP connections are pooled below it and
 //! driven by the calls that use them. Tasks exist only for what nobody waits for: notifications and answers on their
@@ -17,6 +17,7 @@ mod reply;
 mod running;
 mod secure;
 mod session;
+mod sse;
 mod tls;
 mod watch;
 mod words;
@@ -41,6 +42,7 @@ pub use self::modern::asks as input_requests;
 pub use self::post::Mailbox;
 use self::running::What;
 pub use self::secure::{Anchors, Secure, SecureError, Trust};
+pub use self::sse::{Over, Stream};
 use crate::commands;
 use crate::error::{self, EraError};
 use crate::inbound::{Intake, answer_line, ask_id};

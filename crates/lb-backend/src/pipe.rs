@@ -1,4 +1,5 @@
-//! A server at the other end of a byte stream: a child's stdin and stdout, or an embedded server.
+//! A server at the other end of a byte stream: a child's stdin and stdout, an embedded server, or one far away that has
+//! one stream for all it says.
 //!
 //! One task per pipe reads, because bytes can arrive unasked; it also flushes what did not fit. Callers write straight
 //! into the pipe as long as nobody waits before them, so that a plain call costs no hand-over on its way out.
@@ -33,6 +34,7 @@ pub struct Pipe {
     writer: Writer,
     /// The name of the server.
     server: Box<str>,
+    runs: Runs,
     /// Since when the other side is known to be gone.
     ended: OnceLock<Instant>,
 }
@@ -47,6 +49,8 @@ pub enum Runs {
     Apart,
     /// In this process: it may ask for what only we can do.
     Within,
+    /// Somewhere else: what comes is messages and nothing that it prints.
+    Remote,
 }
 
 /// The reading side of a stream.
@@ -65,7 +69,7 @@ impl Pipe {
         let pipe = Arc::new_cyclic(|pipe: &Weak<Self>| {
             let feed_asks = commands::feed_asks(pipe.clone(), |pipe, key, answer| pipe.answer(key, answer));
             let intake = Intake { embedded: runs == Runs::Within, ..Intake::new(era, feed, feed_asks) };
-            Self { intake, writer: Writer::new(output), server: server.into(), ended: OnceLock::new() }
+            Self { intake, writer: Writer::new(output), server: server.into(), runs, ended: OnceLock::new() }
         });
         let reader = reader::Reader::new(pipe.clone(), input);
         tasks.spawn(async move {
@@ -129,6 +133,13 @@ impl Pipe {
     /// Sends a notification; lost when the server is gone or does not read.
     pub fn notify(&self, method: &str, params: Option<&Raw>) {
         self.send(compose::notification(method, params));
+    }
+
+    /// Ends a request of ours that the server did not get.
+    pub fn fail(&self, id: u64, error: ErrorBody) {
+        if let Some(slot) = self.intake.calls.answered(id) {
+            slot.end(End::ours(Outcome::Error(error)));
+        }
     }
 
     /// Whether the other side is gone.

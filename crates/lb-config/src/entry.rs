@@ -9,7 +9,7 @@ mod target;
 use std::path::Path;
 use std::time::Duration;
 
-use lb_exchange::{Isolation, Restart, ServerAuth, Target};
+use lb_exchange::{Isolation, Restart, ServerAuth, Target, Transport};
 
 use crate::expand::{ExpandError, Expanded, Lookup, expand};
 use crate::fields::{self, Read, Reported};
@@ -66,6 +66,7 @@ pub(crate) struct Body {
     pub disabled: bool,
     pub keeping: Keeping,
     pub auth: ServerAuth,
+    pub transport: Transport,
 }
 
 const KEYS: [&str; 17] = [
@@ -121,6 +122,7 @@ pub(crate) fn read(
     let mut entry = Entry { report, scope, members, at: node.at, path, disabled: false };
     let keys = entry.check_keys(shape);
     let disabled = entry.disabled();
+    let transport = entry.transport();
     let target = entry.target();
     let isolation = entry.isolation();
     let timeout = entry.timeout();
@@ -129,8 +131,9 @@ pub(crate) fn read(
     let auth = entry.auth(shape);
     keys?;
     let (auth, target) = entry.joined(auth?, target?)?;
-    let (disabled, isolation) = (disabled?, isolation?);
-    Ok(Body { disabled, target, isolation, timeout: timeout?, restart: restart?, keeping: keeping?, auth })
+    let (disabled, isolation, transport) = (disabled?, isolation?, transport?);
+    let (timeout, restart, keeping) = (timeout?, restart?, keeping?);
+    Ok(Body { disabled, target, isolation, timeout, restart, keeping, auth, transport })
 }
 
 struct Entry<'e, 'f> {

@@ -7,7 +7,7 @@ mod told;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lb_exchange::{Isolation, Restart, Secret, ServerSpec, Target};
+use lb_exchange::{Isolation, Restart, Secret, ServerSpec, Target, Transport};
 use proptest::prelude::*;
 
 use crate::{Loaded, Problem, fuzz_parse, parse};
@@ -126,17 +126,21 @@ fn what_is_kept_of_a_server_is_read() {
 
 #[test]
 fn every_type_of_an_http_server_is_read() {
-    for kind in ["", r#""type": "http","#, r#""type": "streamable-http","#, r#""type": "streamableHttp","#] {
+    for (kind, transport) in [
+        ("", Transport::Found),
+        (r#""type": "http","#, Transport::Found),
+        (r#""type": "streamable-http","#, Transport::Found),
+        (r#""type": "streamableHttp","#, Transport::Found),
+        (r#""type": "sse","#, Transport::Sse),
+    ] {
         let text = format!(
             r#"{{"mcpServers": {{"hub": {{{kind} "url": "https://${{NONE:-example.com}}/mcp?k=${{TOKEN}}",
                 "headers": {{"Authorization": "Bearer ${{TOKEN}}", "X-Team": "a"}}}}}}}}"#
         );
         let headers = vec![pair("Authorization", "Bearer hunter2"), pair("X-Team", "a")];
-        assert_eq!(
-            only(&text).target,
-            Target::Http { url: "https://example.com/mcp?k=hunter2".into(), headers },
-            "input {text}"
-        );
+        let spec = only(&text);
+        let target = Target::Http { url: "https://example.com/mcp?k=hunter2".into(), headers };
+        assert_eq!((spec.target, spec.transport), (target, transport), "input {text}");
     }
 }
 
@@ -202,7 +206,7 @@ fn no_value_is_repeated_to_the_reader() {
     let text = r#"{"mcpServers": {
         "a": {"command": "a", "env": {"X=": "hunter2", "Y": "hunter2 ${", "Z": "${A B:-hunter2}", "N": "${NUL}hunter2"}},
         "b": {"url": "http://a b/?${TOKEN}", "headers": {"X": "${BREAK}hunter2", "Y": "hunter2é"}},
-        "c": {"url": "ftp://hunter2", "type": "sse", "auth": "hunter2"},
+        "c": {"url": "ftp://hunter2", "type": "stdio", "auth": "hunter2"},
         "d": {"command": "~/hunter2", "cwd": "~/hunter2", "args": ["${NONE}hunter2"]}}}"#;
     let problems = read(text).unwrap_err();
     assert!(10 <= problems.len(), "{}", shown(&problems));

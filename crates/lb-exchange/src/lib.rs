@@ -35,7 +35,9 @@ pub use login::{Login, LoginError, LoginNeeded, Logins, OauthClient, Proof, Refu
 pub use middle::{BoxFuture, Middle, Place, Refusal, Seat, SessionId, Unseated, Welcome};
 pub use principal::Principal;
 pub use reach::Bounds;
-pub use server::{Isolation, NameError, Restart, Secret, ServerName, ServerSpec, Target, UrlError, check_url};
+pub use server::{
+    Isolation, NameError, Restart, Secret, ServerName, ServerSpec, Target, Transport, UrlError, check_url,
+};
 pub use shelf::Shelf;
 pub use step::{Answer, Ask, AskKey, AskKind, Cancel, Command, End, ErrorBody, Note, Outcome, Receipt, Resume, Step};
 pub use stray::{OpenAsks, Stray};

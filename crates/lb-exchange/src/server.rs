@@ -44,6 +44,8 @@ pub struct ServerSpec {
     pub list_timeout: Duration,
     /// Who logs in there; only where it has a URL.
     pub auth: ServerAuth,
+    /// What it speaks at its URL.
+    pub transport: Transport,
 }
 
 impl ServerSpec {
@@ -74,8 +76,19 @@ impl ServerSpec {
             init_timeout: Self::INIT_TIMEOUT,
             list_timeout: Self::LIST_TIMEOUT,
             auth: ServerAuth::None,
+            transport: Transport::default(),
         }
     }
+}
+
+/// What a server speaks at its URL.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// Streamable HTTP, or HTTP+SSE where it turns out to speak nothing else.
+    #[default]
+    Found,
+    /// HTTP+SSE, the transport of 2024-11-05.
+    Sse,
 }
 
 /// Name of a configured server: 1 to 32 of `[A-Za-z0-9_-]`, without `__`, which separates server and tool.
@@ -211,7 +224,7 @@ pub enum Target {
         /// Hand on our whole environment instead of the allow-list.
         inherit_env: bool,
     },
-    /// A streamable HTTP endpoint.
+    /// An HTTP endpoint.
     Http {
         /// Absolute `http` or `https` URL that passed [`check_url`].
         url: String,

@@ -44,6 +44,7 @@ mod peer_typescript_v1 {
         pairs! {
             on_stdio: TypeScript1 Legacy, Behind::Everything, Stdio;
             on_http: TypeScript1 Legacy, Behind::Everything, Http;
+            on_sse: TypeScript1 Legacy, Behind::Everything, Sse;
         }
     }
 }
@@ -88,6 +89,7 @@ mod peer_python {
             legacy_on_http: Python Legacy, Behind::Everything, Http;
             modern_on_stdio: Python Modern, Behind::Everything, Stdio;
             modern_on_http: Python Modern, Behind::Everything, Http;
+            modern_on_sse: Python Modern, Behind::Everything, Sse;
         }
     }
 }

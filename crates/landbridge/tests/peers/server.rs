@@ -31,6 +31,8 @@ pub enum Link {
     Stdio,
     /// By its URL.
     Http,
+    /// By its URL, where it speaks only HTTP+SSE.
+    Sse,
 }
 
 impl Behind {
@@ -78,7 +80,9 @@ impl Reach {
     /// Starts servers and a gateway. Each way has a server of its own, so that none sees what another did.
     pub async fn start(era: Era, behind: Behind, link: Link) -> Self {
         let mut processes = Vec::new();
-        let direct = target(behind.direct(era), link, &mut processes).await;
+        // Not every client speaks what was before streamable HTTP.
+        let direct_link = if link == Link::Sse { Link::Http } else { link };
+        let direct = target(behind.direct(era), direct_link, &mut processes).await;
         let at_serve = target(behind, link, &mut processes).await;
         let at_stdio = target(behind, link, &mut processes).await;
         let gateway = Gateway::serve(LANDBRIDGE, json!({ "it": at_serve })).await;
@@ -96,10 +100,16 @@ async fn target(behind: Behind, link: Link, processes: &mut Vec<Running>) -> Val
     match (behind, link) {
         (Behind::Everything, Link::Stdio) => json!({ "command": installed::node(), "args": [everything(), "stdio"] }),
         (Behind::Everything, Link::Http) => {
-            let (child, url) = everything_on_http(&everything()).await;
+            let (child, url) = everything_on_http(&everything(), "streamableHttp").await;
             processes.push(Running::Everything(child));
             json!({ "url": url })
         }
+        (Behind::Everything, Link::Sse) => {
+            let (child, url) = everything_on_http(&everything(), "sse").await;
+            processes.push(Running::Everything(child));
+            json!({ "url": url.replace("/mcp", "/sse") })
+        }
+        (Behind::Fixture(_), Link::Sse) => panic!("the fixture does not speak HTTP+SSE"),
         (Behind::Fixture(era), Link::Stdio) => {
             json!({ "command": peer(LANDBRIDGE, "fixture"), "args": ["--era", era] })
         }
@@ -112,9 +122,9 @@ async fn target(behind: Behind, link: Link, processes: &mut Vec<Running>) -> Val
     }
 }
 
-async fn everything_on_http(program: &str) -> (Child, String) {
+async fn everything_on_http(program: &str, transport: &str) -> (Child, String) {
     let mut child = Command::new(installed::node())
-        .args(["--import", &beside("loopback.mjs"), program, "streamableHttp"])
+        .args(["--import", &beside("loopback.mjs"), program, transport])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

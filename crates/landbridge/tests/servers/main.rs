@@ -11,6 +11,7 @@ mod everything;
 mod evil;
 mod gate;
 mod life;
+mod old;
 mod races;
 mod remote;
 mod tasks;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use lb_exchange::Restart;
 use parking_lot::Mutex;
 
 use super::{Connection, Link, Server, Wish, passing, report};
@@ -130,11 +131,25 @@ impl Connector {
         }
     }
 
+    /// What a loss leads to. A server that is far away is nobody's process: its streams may be cut as others see fit, and
+    /// it is tried again for as long as it takes.
+    fn restart(&self) -> Restart {
+        match self.server.endpoint {
+            Some(_) => Restart {
+                attempts_max: u32::MAX,
+                delay_max: REMOTE_DELAY_MAX,
+                healthy_after: REMOTE_STABLE,
+                ..Restart::default()
+            },
+            None => self.server.spec.restart.clone(),
+        }
+    }
+
     fn crashed(&self, at: Instant, words: (String, String), what: &str) {
         *self.last_words.lock() = words;
         let life = {
             let mut life = self.life.lock();
-            *life = life.crashed(&self.server.spec.restart, at, jitter());
+            *life = life.crashed(&self.restart(), at, jitter());
             *life
         };
         tracing::warn!("{}", report::crashed(self.server.spec.name.as_str(), what, life, Instant::now()));
@@ -145,6 +160,11 @@ impl Connector {
 pub(crate) fn jitter() -> f64 {
     0.9 + 0.2 * f64::from(rand_unit())
 }
+
+/// Longest wait before a stream of a server that is far away is opened again.
+const REMOTE_DELAY_MAX: Duration = Duration::from_secs(10);
+/// How long a stream of a server that is far away has to hold before losses are counted anew.
+const REMOTE_STABLE: Duration = Duration::from_secs(10);
 
 /// Waits between the starts of a program for one call.
 const SPAWN_WAITS: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];

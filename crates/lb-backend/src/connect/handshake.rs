@@ -46,6 +46,7 @@ async fn introduce(started: &Started, era: Era, params: &Raw, wait: Duration) ->
     let request = started.pipe().request(era::first_method(era), Some(params));
     let wrong = |error| if era == Era::Modern { EraError::WrongEra(error) } else { EraError::Failed(error) };
     match tokio::time::timeout(wait, request).await {
+        Err(_) if started.is_remote() => Err(wrong(ConnectError::Timeout(wait))),
         Err(_) => Err(wrong(ConnectError::Silent { within: wait, stderr: started.stderr() })),
         Ok(Outcome::Result(result)) => era::welcome(era, result),
         Ok(Outcome::Error(_) | Outcome::Cancelled) if started.pipe().is_lost() => Err(wrong(exited(started).await)),
@@ -56,7 +57,7 @@ async fn introduce(started: &Started, era: Era, params: &Raw, wait: Duration) ->
 
 async fn exited(started: &Started) -> ConnectError {
     let (exit, stderr) = started.last_words().await;
-    ConnectError::Exited { exit, stderr }
+    if started.is_remote() { ConnectError::Handshake(exit) } else { ConnectError::Exited { exit, stderr } }
 }
 
 /// The revision that a server settled on.

@@ -23,6 +23,9 @@ use crate::breaker::gate::{Gate, Permit};
 use crate::error::{self, ConnectError};
 use crate::names::{Names, NoWay};
 
+/// How much is shown of an origin that a server names.
+const ORIGIN_CHARS_MAX: usize = 200;
+
 /// How long a TCP and TLS connection may take to be made.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
@@ -32,6 +35,7 @@ pub struct Endpoint {
     called: String,
     /// The URL as it may be shown.
     shown: String,
+    url: Url,
     host: String,
     port: u16,
     /// Whether addresses that are out of bounds for clients are not connected to.
@@ -93,6 +97,7 @@ impl Endpoint {
             Host::Ipv4(address) => address.to_string(),
             Host::Ipv6(address) => address.to_string(),
         };
+        let url = parsed;
         let last_length = Mutex::new((0, HeaderValue::from_static("0")));
         let pool = Pool::default();
         let called = format!("server {name:?} ({authority})");
@@ -102,6 +107,7 @@ impl Endpoint {
         Ok(Self {
             called,
             shown,
+            url,
             host,
             port,
             bounds,
@@ -189,6 +195,25 @@ impl Endpoint {
         *request.uri_mut() = self.uri.clone();
         *request.headers_mut() = headers;
         request
+    }
+
+    /// What stands in the request line for a URL that the server itself names, which may be relative to its own.
+    ///
+    /// # Errors
+    /// It is none, or it is of another origin: what goes with every request is meant for this one.
+    pub fn beside(&self, named: &str) -> Result<Uri, String> {
+        let url =
+            self.url.join(named.trim()).map_err(|error| format!("it names no URL to post messages to: {error}"))?;
+        if url.origin() != self.url.origin() {
+            let origin: String = url.origin().ascii_serialization().chars().take(ORIGIN_CHARS_MAX).collect();
+            let own = self.url.origin().ascii_serialization();
+            return Err(format!("it wants messages posted to {origin}, which is not where it is itself, {own}"));
+        }
+        let path = match url.query() {
+            Some(query) => format!("{}?{query}", url.path()),
+            None => url.path().to_owned(),
+        };
+        path.parse().map_err(|error: http::uri::InvalidUri| format!("it names no URL to post messages to: {error}"))
     }
 
     /// The breaker of the server.

@@ -10,7 +10,7 @@ use super::endpoint::{Endpoint, SendError};
 use super::modern;
 use super::reply::{Events, Heard, Reply};
 use super::session::Session;
-use super::words;
+use super::{sse, words};
 use crate::era;
 use crate::error::{ConnectError, EraError};
 use crate::outbound;
@@ -44,7 +44,7 @@ async fn discover_once(access: &Access, client_info: Option<&Raw>) -> Result<Raw
     introduce(access, headers, request).await?.welcome(Era::Modern)
 }
 
-/// An answer that may say something about the era: 2xx, or 4xx other than those about who and how often.
+/// An answer that may say something about the era.
 struct Answer {
     status: StatusCode,
     headers: HeaderMap,
@@ -57,12 +57,24 @@ impl Answer {
     fn welcome(&self, era: Era) -> Result<Raw, EraError> {
         match self.message.as_ref().map(|message| (message.shape(), message.body())) {
             Some((Shape::Result, Some(result))) if self.status.is_success() => era::welcome(era, result),
-            Some((Shape::Error, Some(error))) => Err(era::refusal(era, error)),
+            Some((Shape::Error, Some(error))) => Err(self.perhaps_older(era, era::refusal(era, error))),
             _ if self.status.is_success() => Err(EraError::WrongEra(era::no_welcome(era))),
             _ => {
                 let (status, body) = (self.status.as_u16(), words::excerpt(&self.page));
-                Err(EraError::WrongEra(ConnectError::Status { status, body }))
+                Err(self.perhaps_older(era, EraError::WrongEra(ConnectError::Status { status, body })))
             }
+        }
+    }
+
+    /// A server that takes no `initialize` may be of the transport that was before.
+    fn perhaps_older(&self, era: Era, error: EraError) -> EraError {
+        match error {
+            EraError::WrongEra(error)
+                if era == Era::Legacy && sse::is_hinted_by(self.status) && !era::is_of_modern(&error) =>
+            {
+                EraError::NoPost(error)
+            }
+            error => error,
         }
     }
 }
@@ -81,7 +93,22 @@ async fn ask(access: &Access, headers: HeaderMap, request: Raw) -> Result<Answer
         SendError::Unreachable(error) | SendError::Login(error) => error,
         SendError::Broken(why) => endpoint.unreachable(why),
     })?;
+    check_tells(access, &mut reply).await?;
     let (status, headers) = (reply.status, std::mem::take(&mut reply.headers));
+    if status.is_success() && is_events(&headers) {
+        let message = first_answer(reply).await.map_err(|why| endpoint.unreachable(why))?;
+        return Ok(Answer { status, headers, message, page: Bytes::new() });
+    }
+    let page = if status.is_success() { whole(reply, endpoint).await? } else { reply.page().await };
+    Ok(Answer { status, headers, message: Message::scan(page.clone()).ok(), page })
+}
+
+/// Whether an answer may say something about what the server speaks: 2xx, or 4xx other than those about who and how often.
+///
+/// # Errors
+/// What it says instead.
+pub async fn check_tells(access: &Access, reply: &mut Reply) -> Result<(), ConnectError> {
+    let status = reply.status;
     if status == StatusCode::FORBIDDEN && access.has_login() {
         let why = "the server answers HTTP 403: whoever is logged in may not use it";
         return Err(ConnectError::LoginFailed(why.to_owned()));
@@ -89,17 +116,11 @@ async fn ask(access: &Access, headers: HeaderMap, request: Raw) -> Result<Answer
     if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
         return Err(ConnectError::Unauthorized { status: status.as_u16() });
     }
-    let tells = status.is_success() || status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS;
-    if !tells {
-        let body = words::moved(&headers).unwrap_or(words::excerpt(&reply.page().await));
-        return Err(ConnectError::Status { status: status.as_u16(), body });
+    if status.is_success() || status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS {
+        return Ok(());
     }
-    if status.is_success() && is_events(&headers) {
-        let message = first_answer(reply).await.map_err(|why| endpoint.unreachable(why))?;
-        return Ok(Answer { status, headers, message, page: Bytes::new() });
-    }
-    let page = if status.is_success() { whole(reply, endpoint).await? } else { reply.page().await };
-    Ok(Answer { status, headers, message: Message::scan(page.clone()).ok(), page })
+    let body = words::moved(&reply.headers).unwrap_or(words::excerpt(&reply.page().await));
+    Err(ConnectError::Status { status: status.as_u16(), body })
 }
 
 fn is_events(headers: &HeaderMap) -> bool {

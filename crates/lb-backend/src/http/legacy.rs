@@ -17,7 +17,7 @@ use super::running::{Running, What};
 use super::session::Session;
 use super::watch::Watch;
 use super::{Access, HttpConnection, Wire, handshake};
-use crate::error::{ConnectError, EraError};
+use crate::error::ConnectError;
 
 /// Attempts to resume a stream: at once, and after 1, 2, 4 and 8 seconds.
 const RESUMES_MAX: u32 = 5;
@@ -100,7 +100,7 @@ impl Legacy {
         let opened = handshake::initialize(&connection.access, &self.hello, generation).await;
         let session = match opened {
             Ok((_, session)) => Arc::new(session),
-            Err(EraError::Failed(error) | EraError::WrongEra(error)) => return Err(error),
+            Err(error) => return Err(error.into_inner()),
         };
         tracing::info!(server = connection.endpoint.called(), "session was gone and is opened anew");
         let said = self.said.lock().clone();

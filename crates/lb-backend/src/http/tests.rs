@@ -7,6 +7,7 @@ mod modern;
 mod plain;
 mod script;
 mod session;
+mod sse;
 mod stream;
 mod tls;
 mod watch;

@@ -12,7 +12,7 @@ use lb_wire::revision::code;
 use lb_wire::{Id, LineTooLong, Lines, Message};
 use tokio_util::io::poll_read_buf;
 
-use super::{Input, Pipe};
+use super::{Input, Pipe, Runs};
 use crate::pace::Pace;
 
 /// Longest line that is taken from a server.
@@ -109,8 +109,10 @@ impl Reader {
                 }
                 _ => {
                     let (server, start) = (&*self.pipe.server, printable(&line, SHOWN_CHARS_MAX));
-                    tracing::debug!(server, %error, bytes = line.len(), "no message on stdout: {start}");
-                    self.pipe.intake.output(Output::Stdout, &line);
+                    tracing::debug!(server, %error, bytes = line.len(), "no message: {start}");
+                    if self.pipe.runs != Runs::Remote {
+                        self.pipe.intake.output(Output::Stdout, &line);
+                    }
                 }
             },
         }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf, is_separator};
 
-use lb_exchange::{Secret, Target};
+use lb_exchange::{Secret, Target, Transport};
 
 use super::Entry;
 use crate::fields::{self, Read, Reported};
@@ -15,6 +15,7 @@ const HTTP_KEYS: [&str; 1] = ["headers"];
 
 const CHILD_TYPES: [&str; 1] = ["stdio"];
 const HTTP_TYPES: [&str; 3] = ["http", "streamable-http", "streamableHttp"];
+const SSE_TYPE: &str = "sse";
 
 /// Headers that the protocol or the connection sets; a second one would contradict it.
 const OUR_HEADERS: [&str; 11] = [
@@ -62,9 +63,7 @@ impl<'e> Entry<'e, '_> {
         let inherit_env = self.flag("inherit_env");
         let url = self.find("url").map(|member| self.url(member)).transpose();
         let headers = self.pairs("headers", Pairs::Headers);
-        let kind = self.kind();
         let which = self.which();
-        kind?;
         which?;
         match (command?, url?) {
             (Some(command), None) => Ok(Target::Child {
@@ -104,23 +103,18 @@ impl<'e> Entry<'e, '_> {
     }
 
     /// `type` may be left out; where it is given, it must fit.
-    fn kind(&mut self) -> Read<()> {
+    pub(super) fn transport(&mut self) -> Read<Transport> {
         let Some(member) = self.find("type") else {
-            return Ok(());
+            return Ok(Transport::default());
         };
         let path = self.path.key("type");
         let word = fields::text(self.report, &member.node, &path)?;
         let missing = if CHILD_TYPES.contains(&word) {
             "command"
-        } else if HTTP_TYPES.contains(&word) {
+        } else if word == SSE_TYPE || HTTP_TYPES.contains(&word) {
             "url"
-        } else if word == "sse" {
-            self.report
-                .error(member.node.at, &path, "HTTP+SSE servers are not supported")
-                .hint("give the server's streamable http endpoint and \"type\": \"http\"");
-            return Err(Reported);
         } else {
-            return Err(self.unknown_word(&member.node, &path, word, &["stdio", "http", "streamable-http"]));
+            return Err(self.unknown_word(&member.node, &path, word, &["stdio", "http", "streamable-http", SSE_TYPE]));
         };
         let only_other = self.find(missing).is_none() && (self.find("command").is_some() || self.find("url").is_some());
         if only_other {
@@ -128,7 +122,7 @@ impl<'e> Entry<'e, '_> {
             self.report.error(member.node.at, &path, message).hint("leave out \"type\", it follows from the rest");
             return Err(Reported);
         }
-        Ok(())
+        Ok(if word == SSE_TYPE { Transport::Sse } else { Transport::Found })
     }
 
     fn command(&mut self, member: &Member) -> Read<String> {

@@ -104,7 +104,7 @@ a
 #[test]
 fn types_that_do_not_fit() {
     assert_snapshot!(refused(r#"{"servers": [
-  {"name": "a", "type": "sse", "url": "http://a/sse"},
+  {"name": "a", "type": "sse", "command": "a"},
   {"name": "b", "type": "http", "command": "b"},
   {"name": "c", "type": "streamable_http", "url": "http://c"},
   {"name": "d", "type": "grpc", "url": "http://c"},
@@ -112,14 +112,14 @@ fn types_that_do_not_fit() {
   {"command": "f", "comand": "f"},
   {"name": 7, "command": ["g", "h"]}
 ]}"#), @r#"
-error: conf/mcp.json:2:25: servers[0].type: HTTP+SSE servers are not supported
-  hint: give the server's streamable http endpoint and "type": "http"
+error: conf/mcp.json:2:25: servers[0].type: "sse" needs "url"
+  hint: leave out "type", it follows from the rest
 error: conf/mcp.json:3:25: servers[1].type: "http" needs "url"
   hint: leave out "type", it follows from the rest
 error: conf/mcp.json:4:25: servers[2].type: unknown value "streamable_http"
   hint: did you mean "streamable-http"?
 error: conf/mcp.json:5:25: servers[3].type: unknown value "grpc"
-  hint: one of stdio, http, streamable-http
+  hint: one of stdio, http, streamable-http, sse
 error: conf/mcp.json:6:3: servers[4]: neither "command" nor "url" is given
   hint: "command" names a program to start, "url" an http server
 error: conf/mcp.json:7:3: servers[5]: "name" is missing

@@ -26,7 +26,7 @@ async fn verdict(era: Revision, row: Row) -> String {
     });
     match got.map(|(connection, _)| drop(connection)) {
         Ok(()) => "yes".to_owned(),
-        Err(EraError::WrongEra(error)) => format!("no: {error}"),
+        Err(EraError::WrongEra(error) | EraError::NoPost(error)) => format!("no: {error}"),
         Err(EraError::Failed(error)) => format!("unknown: {error}"),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use lb_exchange::{BoxFuture, Login, LoginError, LoginNeeded, Proof, Refused, Secret, ServerName};
+use lb_exchange::{BoxFuture, Login, LoginError, LoginNeeded, Proof, Refused, Secret, ServerName, ServerSpec};
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -291,4 +291,34 @@ async fn without_a_login_a_401_names_the_key_that_gives_one() {
     assert!(matches!(error, ConnectError::Unauthorized { status: 401 }));
     let told = error.message("server \"it\"");
     assert!(told.contains(r#"or add "auth": "user" to log in there"#), "{told}");
+}
+
+#[tokio::test]
+async fn the_stream_and_the_posts_of_the_old_transport_carry_the_proof_of_now() {
+    let mut server = Script::start().await;
+    let login = Scripted::new(None, vec![Ok(proof(1)), Ok(proof(2))]);
+    let (opened, stream) =
+        tokio::join!(crate::http::Stream::open(login.access(&server), ServerSpec::INIT_TIMEOUT), async {
+            refuse(&server.next().await, "401 Unauthorized", "Bearer").await;
+            let stream = server.next().await;
+            assert_eq!((stream.method.as_str(), stream.header("authorization")), ("GET", Some("Bearer t1")));
+            stream.stream().await;
+            stream.piece("event: endpoint\ndata: /post\n\n").await;
+            stream
+        });
+    let (pipe, _over) = opened.ok().unwrap().into_pipe("it", Feed::default(), &Tasks::default());
+    let (pong, ()) = tokio::join!(pipe.request("ping", None), async {
+        let asked = server.next().await;
+        assert_eq!((asked.path.as_str(), asked.header("authorization")), ("/post", Some("Bearer t1")));
+        refuse(&asked, "401 Unauthorized", "Bearer error=\"invalid_token\"").await;
+        let asked = server.next().await;
+        assert_eq!(asked.header("authorization"), Some("Bearer t2"));
+        asked.accept().await;
+        stream.event(None, &serde_json::from_str(&asked.result(&json!({}))).unwrap()).await;
+    });
+    assert!(matches!(pong, Outcome::Result(_)));
+    // A login that is gone is asked for by the call that needs it.
+    *login.never.lock() = Some(needed());
+    let Outcome::Error(error) = pipe.request("ping", None).await else { panic!("nothing was sent") };
+    assert!(error.login.is_some(), "{error:?}");
 }

@@ -88,6 +88,16 @@ impl Script {
         }
     }
 
+    /// Takes in what was heard so far.
+    pub fn look(&mut self) {
+        while let Ok(heard) = self.heard.try_recv() {
+            match heard {
+                Heard::Asked(asked) => self.waiting.push_back(asked),
+                Heard::Ended(connection) => self.ended.push(connection),
+            }
+        }
+    }
+
     async fn hear(&mut self) -> Heard {
         tokio::time::timeout(PATIENCE, self.heard.recv()).await.expect("the client does something").unwrap()
     }
