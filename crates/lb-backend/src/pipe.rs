@@ -4,6 +4,7 @@
 //! into the pipe as long as nobody waits before them, so that a plain call costs no hand-over on its way out.
 
 mod reader;
+mod stray;
 mod writer;
 
 use std::sync::{Arc, OnceLock, Weak};
@@ -22,6 +23,7 @@ use crate::calls::Slot;
 use crate::commands::{self, Commanded, cancelled_params};
 use crate::inbound::{Intake, answer_line, ask_id};
 use crate::outbound;
+use stray::Stray;
 use writer::{WriteError, Writer};
 
 /// What is longer may be refused for its length alone, however well it reads.
@@ -31,6 +33,8 @@ const READABLE_MAX: usize = 32 << 10;
 pub struct Pipe {
     intake: Intake,
     writer: Writer,
+    /// What came that is no message.
+    stray: Stray,
     /// The name of the server.
     server: Box<str>,
     /// Since when the other side is known to be gone.
@@ -65,7 +69,8 @@ impl Pipe {
         let pipe = Arc::new_cyclic(|pipe: &Weak<Self>| {
             let feed_asks = commands::feed_asks(pipe.clone(), |pipe, key, answer| pipe.answer(key, answer));
             let intake = Intake { embedded: runs == Runs::Within, ..Intake::new(era, feed, feed_asks) };
-            Self { intake, writer: Writer::new(output), server: server.into(), ended: OnceLock::new() }
+            let stray = Stray::default();
+            Self { intake, writer: Writer::new(output), stray, server: server.into(), ended: OnceLock::new() }
         });
         let reader = reader::Reader::new(pipe.clone(), input);
         tasks.spawn(async move {
@@ -129,6 +134,11 @@ impl Pipe {
     /// Sends a notification; lost when the server is gone or does not read.
     pub fn notify(&self, method: &str, params: Option<&Raw>) {
         self.send(compose::notification(method, params));
+    }
+
+    /// What the server wrote on its stdout that is no message, in words; empty when there was nothing.
+    pub fn stray(&self) -> String {
+        self.stray.in_words()
     }
 
     /// Whether the other side is gone.

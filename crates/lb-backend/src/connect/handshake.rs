@@ -46,7 +46,10 @@ async fn introduce(started: &Started, era: Era, params: &Raw, wait: Duration) ->
     let request = started.pipe().request(era::first_method(era), Some(params));
     let wrong = |error| if era == Era::Modern { EraError::WrongEra(error) } else { EraError::Failed(error) };
     match tokio::time::timeout(wait, request).await {
-        Err(_) => Err(wrong(ConnectError::Silent { within: wait, stderr: started.stderr() })),
+        Err(_) => {
+            let (stderr, stdout) = (started.stderr(), started.pipe().stray());
+            Err(wrong(ConnectError::Silent { within: wait, stderr, stdout }))
+        }
         Ok(Outcome::Result(result)) => era::welcome(era, result),
         Ok(Outcome::Error(_) | Outcome::Cancelled) if started.pipe().is_lost() => Err(wrong(exited(started).await)),
         Ok(Outcome::Error(error)) => Err(era::refusal(era, error.raw)),
@@ -56,7 +59,7 @@ async fn introduce(started: &Started, era: Era, params: &Raw, wait: Duration) ->
 
 async fn exited(started: &Started) -> ConnectError {
     let (exit, stderr) = started.last_words().await;
-    ConnectError::Exited { exit, stderr }
+    ConnectError::Exited { exit, stderr, stdout: started.pipe().stray() }
 }
 
 /// The revision that a server settled on.

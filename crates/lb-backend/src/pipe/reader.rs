@@ -110,6 +110,7 @@ impl Reader {
                 _ => {
                     let (server, start) = (&*self.pipe.server, printable(&line, SHOWN_CHARS_MAX));
                     tracing::debug!(server, %error, bytes = line.len(), "no message on stdout: {start}");
+                    self.pipe.stray.line(&line);
                     self.pipe.intake.output(Output::Stdout, &line);
                 }
             },
@@ -118,6 +119,7 @@ impl Reader {
 
     fn take_message(&self, message: &Message) {
         tracing::trace!(?message, "from server");
+        self.pipe.stray.message();
         if let Some(reply) = self.pipe.intake.take(message, Whence::Shared) {
             self.pipe.send(reply);
         }

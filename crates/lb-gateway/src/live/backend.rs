@@ -40,6 +40,8 @@ pub struct Backend {
     pub(super) heard: watch::Sender<u64>,
     /// Held while what the connection said is taken in, so that it stays in order.
     pub(super) taking: Mutex<Asked>,
+    /// The first line on its stdout that was no message, since it was started last.
+    pub(super) stray: Mutex<Option<Text>>,
     pub(super) tasks: Tasks,
     pub(super) clock: Clock,
     pub(super) health_every: Duration,
@@ -98,6 +100,9 @@ pub(crate) const REMOVED: &str = "Server removed";
 /// Why a backend goes whose server is defined anew.
 pub(crate) const REDEFINED: &str = "Server configuration changed";
 
+/// Characters shown of a line that is no message.
+const STRAY_CHARS_MAX: usize = 100;
+
 /// How long a call waits for a connection that is being made.
 pub(super) const JOIN_MAX: Duration = Duration::from_secs(10);
 
@@ -132,6 +137,7 @@ impl Backend {
             told: Mutex::default(),
             heard: watch::Sender::new(0),
             taking: Mutex::default(),
+            stray: Mutex::default(),
             tasks: gateway.tasks().child(),
             clock: gateway.clock(),
             health_every: policy.health_every,
@@ -278,14 +284,20 @@ impl Backend {
     pub fn view(&self) -> ServerView {
         let now = self.now();
         let left_alone = self.entry.server.left_alone_for().unwrap_or_default();
+        let stray = self.stray.lock().clone();
         let state = self.state.lock();
         let machine = &state.machine;
         let health = machine.health();
+        // Known at once, while it is still waited for in vain.
+        let stray = stray.filter(|_| machine.status() == Status::Connecting).map(|line| {
+            let line: String = line.chars().take(STRAY_CHARS_MAX).collect();
+            format!("it wrote on stdout, which is no message of MCP: {line:?}; an answer is still waited for")
+        });
         let wait = || machine.retry_at().map_or(Duration::ZERO, |at| now.until(at)).max(left_alone);
         ServerView {
             status: machine.status(),
             connected_at: machine.connected_at().filter(|_| health.is_some()).map(|at| at.unix),
-            last_error: machine.last_error().map(str::to_owned),
+            last_error: stray.or_else(|| machine.last_error().map(str::to_owned)),
             attempt: machine.attempt(),
             next_retry: machine.attempt().map(|_| wait()),
             healthy: health.map(|(_, degraded)| !degraded),
