@@ -66,6 +66,8 @@ pub(crate) struct Body {
     pub disabled: bool,
     pub keeping: Keeping,
     pub auth: ServerAuth,
+    /// Where its program is named.
+    pub command_at: Option<usize>,
 }
 
 const KEYS: [&str; 17] = [
@@ -127,10 +129,11 @@ pub(crate) fn read(
     let restart = entry.restart(shape);
     let keeping = entry.keeping(isolation.as_ref().ok().copied(), target.as_ref().ok());
     let auth = entry.auth(shape);
+    let command_at = entry.find("command").map(|member| member.node.at);
     keys?;
     let (auth, target) = entry.joined(auth?, target?)?;
     let (disabled, isolation) = (disabled?, isolation?);
-    Ok(Body { disabled, target, isolation, timeout: timeout?, restart: restart?, keeping: keeping?, auth })
+    Ok(Body { disabled, target, isolation, timeout: timeout?, restart: restart?, keeping: keeping?, auth, command_at })
 }
 
 struct Entry<'e, 'f> {
