@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::desk::{Desk, Front, LEGACY};
+use crate::desk::{Desk, Front, LEGACY, task_id};
 use crate::world::{nowhere, script};
 
 /// A program that runs the script; made later than the config that names it.
@@ -51,7 +51,10 @@ async fn no_wait_ends_because_a_lost_server_was_tried_once_more() {
     let url = format!("http://{}/mcp", nowhere().await);
     let mut desk = Desk::open(Front::Http, json!({ "away": { "url": url } })).await;
     let first = desk.event("server_reconnecting").await;
-    assert!(first["attempt"] == 1 && first["error"].as_str().is_some_and(|why| why.contains("cannot connect")), "{first}");
+    assert!(
+        first["attempt"] == 1 && first["error"].as_str().is_some_and(|why| why.contains("cannot connect")),
+        "{first}"
+    );
     // The second attempt comes within this time, and the third mostly.
     let start = Instant::now();
     let quiet = desk.ok("await_activity", json!({ "timeout_ms": 3000 })).await.json();
@@ -63,7 +66,7 @@ async fn no_wait_ends_because_a_lost_server_was_tried_once_more() {
 
 #[tokio::test]
 async fn what_a_program_writes_that_is_no_server_is_shown_while_it_is_waited_for() {
-    let says = "echo 'Welcome to my server!'; echo 'Version 3'; exec cat >/dev/null";
+    let says = "echo 'Welcome to my server!'; echo 'Version 3'; while read line; do :; done";
     let mut desk = Desk::open(Front::Stdio, json!({ "shop": { "command": "sh", "args": ["-c", says] } })).await;
     let start = Instant::now();
     let row = loop {
@@ -78,4 +81,20 @@ async fn what_a_program_writes_that_is_no_server_is_shown_while_it_is_waited_for
     assert!(row["status"] == "connecting" && told.contains("\"Welcome to my server!\""), "{row}");
     let logs = desk.ok("get_logs", json!({ "server": "shop" })).await.json();
     assert_eq!(logs[0]["data"], "Welcome to my server!", "{logs}");
+}
+
+/// It was an error once, although the tool says that a call which takes long becomes a task.
+#[tokio::test]
+async fn a_call_to_a_server_that_is_still_starting_becomes_a_task() {
+    let entry = script(&json!({}));
+    let quoted = |text: &serde_json::Value| format!("'{}'", text.as_str().expect("a text"));
+    let args: Vec<_> = entry["args"].as_array().expect("its arguments").iter().map(quoted).collect();
+    let starts = format!("sleep 2; exec {} {}", quoted(&entry["command"]), args.join(" "));
+    let mut desk = Desk::open(Front::Http, json!({ "slow": { "command": "sh", "args": ["-c", starts] } })).await;
+    let call = json!({ "server": "slow", "tool": "echo", "args": { "message": "here" }, "timeout_ms": 200 });
+    let task = task_id(&desk.ok("execute_tool", call).await);
+    let result = desk.ok("get_task_result", json!({ "task_id": task })).await;
+    assert!(result.text().contains("here"), "{result}");
+    desk.settle().await;
+    assert_eq!(desk.count("task_completed"), 1, "{}", desk.told());
 }

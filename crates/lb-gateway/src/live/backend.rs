@@ -103,6 +103,9 @@ pub(crate) const REDEFINED: &str = "Server configuration changed";
 /// Characters shown of a line that is no message.
 const STRAY_CHARS_MAX: usize = 100;
 
+/// How long a call of a tool waits for a server that is just being started: as long as that may take.
+pub(super) const START_MAX: Duration = Duration::from_secs(95);
+
 /// How long a call waits for a connection that is being made.
 pub(super) const JOIN_MAX: Duration = Duration::from_secs(10);
 
@@ -359,6 +362,11 @@ impl Backend {
         Box::pin(async move { backend.connected(within).await.map(|(_, facts)| facts) })
     }
 
+    /// Whether it is being connected for the first time, or after it was given up.
+    pub fn is_connecting(&self) -> bool {
+        self.state.lock().machine.status() == Status::Connecting
+    }
+
     /// The connection now, if there is one.
     pub(super) fn current(&self) -> Option<(Arc<Connection>, Facts)> {
         let state = self.state.lock();
@@ -432,7 +440,9 @@ impl Backend {
                 view.attempt.unwrap_or(1),
                 wait.as_millis()
             ),
-            None if view.status == Status::Connecting => "; it is still being connected".to_owned(),
+            None if view.status == Status::Connecting => {
+                "; it is still being connected: call again, or wait for it with await_activity".to_owned()
+            }
             None => "; call reconnect_server to try again".to_owned(),
         };
         Unavailable {

@@ -399,7 +399,12 @@ fn failed(backend: &Arc<Backend>, generation: u64, error: &ConnectError) {
 /// said again by whoever uses it meanwhile.
 fn say_failed(backend: &Arc<Backend>, error: &ConnectError, message: &str, is_first: bool) {
     let known = error.is_lasting()
-        && backend.state.lock().last.as_ref().is_some_and(|last| last.status == Status::Error && last.message == message);
+        && backend
+            .state
+            .lock()
+            .last
+            .as_ref()
+            .is_some_and(|last| last.status == Status::Error && last.message == message);
     let next = match backend.view().next_retry {
         Some(wait) => format!("tried again in {:.1} s", wait.as_secs_f64()),
         None => "tried again when it is used".to_owned(),
