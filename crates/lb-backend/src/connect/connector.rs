@@ -82,7 +82,9 @@ impl Connector {
                 return Err(ConnectError::Stopping);
             }
             let error = match self.server.connect_in_either(wish).await {
-                Err(error @ (ConnectError::Exited { .. } | ConnectError::Spawn(_) | ConnectError::NoProgram(_))) => error,
+                Err(error @ (ConnectError::Exited { .. } | ConnectError::Spawn(_) | ConnectError::NoProgram(_))) => {
+                    error
+                }
                 other => return other,
             };
             tracing::warn!("{}", report::failed(self.server.spec.name.as_str(), &error));

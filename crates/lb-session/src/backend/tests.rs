@@ -176,7 +176,8 @@ fn what_only_somebody_can_mend_is_told_once_for_each_reason_and_left() {
     let generation = up(&mut backend, at(2));
     backend.lost(generation, "gone", None, at(3), NO_JITTER).expect("current");
     let generation = backend.start(at(4));
-    let told = backend.failed(generation, "program not executable", Remedy::Mending, at(4), NO_JITTER).expect("current");
+    let told =
+        backend.failed(generation, "program not executable", Remedy::Mending, at(4), NO_JITTER).expect("current");
     assert_eq!(names(&told), ["server_restart_failed"], "it worked in between");
 }
 
