@@ -70,7 +70,7 @@ pub fn load(settings: &Settings, surface: SurfaceName) -> Result<Loaded, Failure
     })?;
     tell(&loaded.warnings);
     tell(&loaded.left_out);
-    tell(&files::missing_programs(&loaded.servers, Path::new(&place)));
+    tell(&files::missing_programs(&loaded, Path::new(&place)));
     let (disabled, servers): (Vec<_>, Vec<_>) = loaded.servers.into_iter().partition(|server| server.disabled);
     match (servers.as_slice(), disabled.as_slice()) {
         ([], off) if surface == SurfaceName::Tools => {

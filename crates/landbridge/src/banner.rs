@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use lb_config::settings::Settings;
 use lb_exchange::{ServerSpec, Target};
+use lb_gateway::{Defined, DefinedBy};
 
 use crate::cli::SurfaceName;
 use crate::run::quoted;
@@ -46,7 +47,13 @@ impl Reached {
 }
 
 /// The banner, for stderr: where it listens, first what clients are pointed at.
-pub fn banner(at: &[Reached], surface: SurfaceName, servers: &[ServerSpec], settings: &Settings) -> String {
+pub fn banner(
+    at: &[Reached],
+    surface: SurfaceName,
+    servers: &[ServerSpec],
+    added: &[Defined],
+    settings: &Settings,
+) -> String {
     let mut text = format!("landbridge {}\n", env!("CARGO_PKG_VERSION"));
     if let Some(name) = &settings.name {
         text = format!("{name} ({})\n", text.trim_end());
@@ -67,7 +74,15 @@ pub fn banner(at: &[Reached], surface: SurfaceName, servers: &[ServerSpec], sett
     for server in servers {
         text += &format!("  {:<12} {}\n", server.name.to_string(), describe(server));
     }
-    if servers.is_empty() {
+    for server in added {
+        let by = match server.by {
+            DefinedBy::Config => continue,
+            DefinedBy::Operator => "added by an operator",
+            DefinedBy::Principal(_) => "added by a client",
+        };
+        text += &format!("  {:<12} {}   {by}\n", server.name.to_string(), server.address);
+    }
+    if servers.is_empty() && added.iter().all(|server| server.by == DefinedBy::Config) {
         text += "  nothing yet: a client adds servers with the tool add_server\n";
     }
     if settings.public_url.is_none() && settings.login.is_none() {
@@ -188,16 +203,37 @@ mod tests {
         ] {
             let at = Reached::Address { address: address.parse().expect("an address"), scheme: "http" };
             let settings = Settings::settle(&mut Gathered::default());
-            let text = banner(&[at], SurfaceName::Tools, &demo(), &settings);
+            let text = banner(&[at], SurfaceName::Tools, &demo(), &[], &settings);
             assert!(text.contains(shown) && text.contains(&format!("listening on http://{address}\n")), "{text}");
             assert_eq!(text.contains("--allow-host"), shown.contains("127.0.0.1"), "{text}");
         }
     }
 
     #[test]
+    fn servers_that_were_added_and_kept_are_shown_with_who_added_them() {
+        let at = Reached::Address { address: "127.0.0.1:1".parse().expect("an address"), scheme: "http" };
+        let settings = Settings::settle(&mut Gathered::default());
+        let defined = |name: &str, by| Defined {
+            name: lb_exchange::ServerName::parse(name).expect("a name"),
+            transport: "http",
+            address: format!("https://{name}.example/mcp"),
+            by,
+        };
+        let added = [
+            defined("mine", DefinedBy::Config),
+            defined("theirs", DefinedBy::Principal(lb_exchange::Principal::local())),
+            defined("ours", DefinedBy::Operator),
+        ];
+        let text = banner(&[at], SurfaceName::Tools, &[], &added, &settings);
+        assert!(text.contains("\n  theirs       https://theirs.example/mcp   added by a client\n"), "{text}");
+        assert!(text.contains("\n  ours         https://ours.example/mcp   added by an operator\n"), "{text}");
+        assert!(!text.contains("mine.example") && !text.contains("nothing yet"), "{text}");
+    }
+
+    #[test]
     fn a_socket_is_shown_as_curl_takes_it_and_not_as_a_url_to_paste() {
         let settings = Settings::settle(&mut Gathered::default());
-        let text = banner(&[Reached::Socket("/run/my own/sock".into())], SurfaceName::Tools, &demo(), &settings);
+        let text = banner(&[Reached::Socket("/run/my own/sock".into())], SurfaceName::Tools, &demo(), &[], &settings);
         assert!(text.contains("\nlistening on unix:/run/my own/sock\n"), "{text}");
         assert!(text.contains("\n  curl --unix-socket '/run/my own/sock' http://localhost/ping\n"), "{text}");
         assert!(!text.contains("mcpServers"), "{text}");

@@ -22,10 +22,12 @@ pub fn config(config: &Config, settled: &Settled) -> Result<(), Failure> {
     let mut problems = settled.gathered.problems().to_vec();
     let servers = match read {
         Ok(loaded) => {
+            let place = settled.settings.config.clone().unwrap_or_else(|| INLINE_CONFIG.into());
+            let missing = files::missing_programs(&loaded, &place);
             problems.extend(loaded.warnings);
             problems.extend(loaded.left_out);
-            let place = settled.settings.config.clone().unwrap_or_else(|| INLINE_CONFIG.into());
-            problems.extend(files::missing_programs(&loaded.servers, &place));
+            problems.extend(missing);
+            problems.extend(files::useless_keys(&settled.settings, &loaded.servers));
             problems.extend(nothing_to_serve(&settled.settings, &loaded.servers));
             loaded.servers
         }
@@ -72,7 +74,11 @@ fn check(problems: &[Problem], servers: &[ServerSpec], as_json: bool) -> Result<
     }
     let off = servers.iter().filter(|server| server.disabled).count();
     let disabled = if off == 0 { String::new() } else { format!(", {off} of them disabled") };
-    print(&format!("fine: {}{disabled}", counted(servers.len(), "server")))
+    let verdict = match problems.len() {
+        0 => "fine".to_owned(),
+        warnings => format!("usable, with {}", counted(warnings, "warning")),
+    };
+    print(&format!("{verdict}: {}{disabled}", counted(servers.len(), "server")))
 }
 
 fn show(settled: &Settled, servers: &[ServerSpec], as_json: bool) -> Result<(), Failure> {

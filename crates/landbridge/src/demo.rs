@@ -22,15 +22,13 @@ use crate::telemetry::{Telemetry, Watched};
 #[derive(Debug, Args)]
 pub struct Demo {
     /// Serve over HTTP instead of stdin and stdout, at /mcp; port 0 takes any free one, which is then printed
-    /// [default: 127.0.0.1:8080].
-    #[arg(
-        long,
-        visible_alias = "listen",
-        value_name = "HOST:PORT",
-        num_args = 0..=1,
-        default_missing_value = "127.0.0.1:8080"
-    )]
-    pub http: Option<String>,
+    /// [default: 127.0.0.1:8080, or what the variables HOST and PORT say].
+    #[arg(long, value_name = "HOST:PORT", num_args = 0..=1)]
+    pub http: Option<Option<String>>,
+
+    /// The same as --http HOST:PORT.
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "http")]
+    pub listen: Option<String>,
 
     /// Who may call over HTTP.
     #[command(flatten)]
@@ -40,19 +38,25 @@ pub struct Demo {
 impl Demo {
     /// What is given here of the settings of `serve`.
     pub fn given(&self) -> Given {
-        let listen = self.http.iter().map(|address| ("listen", vec![address.clone()]));
-        listen.chain(self.flags.given.iter().cloned()).collect()
+        let http = self.http.iter().flatten().map(|address| ("http", vec![address.clone()]));
+        let listen = self.listen.iter().map(|address| ("listen", vec![address.clone()]));
+        http.chain(listen).chain(self.flags.given.iter().cloned()).collect()
+    }
+
+    /// Whether it is served over HTTP.
+    pub fn is_over_http(&self) -> bool {
+        self.http.is_some() || self.listen.is_some()
     }
 }
 
 /// Serves the demo until the client closes stdin, or it is told to stop.
 pub async fn demo(demo: &Demo, settled: Settled) -> Result<(), Failure> {
-    match demo.http {
-        Some(_) => serve(settled, SurfaceName::Server, embedded::demo()?, None).await,
-        None if !demo.flags.given.is_empty() => {
+    match demo.is_over_http() {
+        true => serve(settled, SurfaceName::Server, embedded::demo()?, None).await,
+        false if !demo.flags.given.is_empty() => {
             Err(Failure::usage("on stdin and stdout nobody else calls: add --http"))
         }
-        None => stdio(&settled.settings).await,
+        false => stdio(&settled.settings).await,
     }
 }
 

@@ -8,12 +8,13 @@ use std::path::Path;
 
 use lb_backend::{Anchors, Trust};
 use lb_config::settings::{Gathered, Login, Settings, State, Store, check_key};
-use lb_config::{Problem, Severity};
+use lb_config::{Loaded, Problem, Severity};
 use lb_exchange::{ServerSpec, Target};
 use lb_http::{Tls, TlsError};
 use rustix::fs::{Access, OFlags, access};
 
 use crate::auth;
+use crate::run::quoted;
 use crate::state::key;
 
 /// Looks at each of them, and tells what is wrong with the place that names it.
@@ -37,8 +38,15 @@ pub fn check(settings: &Settings, gathered: &mut Gathered) {
     let folder = settings.log_dir.as_deref().map(|path| ("log_dir", path.join("log")));
     let audit = settings.audit_log.as_deref().map(|path| ("audit_log", path.to_owned()));
     for (key, path) in file.into_iter().chain(folder).chain(audit) {
-        if let Err(error) = can_be_written(&path) {
-            gathered.refuse(key, format!("cannot be written: {error}"), None);
+        let above = path.parent().filter(|above| !above.as_os_str().is_empty() && !above.exists());
+        match (above, can_be_written(&path)) {
+            // Most often a slip, and logs that nobody finds are none.
+            (Some(above), _) if key != "log_dir" => {
+                let hint = Some("make it, or correct the path".to_owned());
+                gathered.refuse(key, format!("there is no folder {}", above.display()), hint);
+            }
+            (_, Err(error)) => gathered.refuse(key, format!("cannot be written: {error}"), None),
+            (_, Ok(())) => {}
         }
     }
 }
@@ -89,33 +97,89 @@ fn good_keys(file: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Warnings of servers whose programs are not there. They may come, so that it is no more than that.
-pub fn missing_programs(servers: &[ServerSpec], config: &Path) -> Vec<Problem> {
+/// Warnings of servers whose programs are not there, or are none. They may come, so that it is no more than that.
+pub fn missing_programs(loaded: &Loaded, config: &Path) -> Vec<Problem> {
     let warning = |server: &ServerSpec| {
-        let Target::Child { command, env, cwd, .. } = &server.target else { return None };
-        let own = env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.expose().into());
-        let path: OsString = own.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
-        let message = match command.contains('/') {
-            // From `cwd`, as the system takes it.
-            true if cwd.as_deref().unwrap_or(Path::new("")).join(command).exists() => return None,
-            true => format!("there is no {command:?}"),
-            false if std::env::split_paths(&path).any(|folder| folder.join(command).is_file()) => return None,
-            false => format!("{command:?} is in none of the {} folders of PATH", std::env::split_paths(&path).count()),
-        };
+        let (message, hint) = missing_program(&server.target)?;
+        let place = loaded.commands.iter().find(|place| place.server == server.name);
         Some(Problem {
             severity: Severity::Warning,
             file: config.to_owned(),
-            line: 0,
-            column: 0,
-            key: format!("{}.command", server.name),
+            line: place.map_or(0, |place| place.line),
+            column: place.map_or(0, |place| place.column),
+            key: place.map_or_else(|| format!("{}.command", server.name), |place| place.key.clone()),
             message,
-            hint: Some("install it, give its full path, or correct it".to_owned()),
+            hint: Some(hint),
         })
     };
-    servers.iter().filter(|server| !server.disabled).filter_map(warning).collect()
+    loaded.servers.iter().filter(|server| !server.disabled).filter_map(warning).collect()
 }
 
-/// Whether a file can be opened or made, without making it.
+/// What is wrong with the program of a server, and what to do about it.
+fn missing_program(target: &Target) -> Option<(String, String)> {
+    let Target::Child { command, env, cwd, .. } = target else { return None };
+    let install = || "install it, give its full path, or correct it".to_owned();
+    if command.contains('/') {
+        // From `cwd`, as the system takes it.
+        let file = cwd.as_deref().unwrap_or(Path::new("")).join(command);
+        return match file.metadata() {
+            Err(_) => Some((format!("there is no {command:?}"), install())),
+            Ok(found) if found.is_dir() => {
+                Some((format!("{command:?} is a folder, not a program"), "give the path of a program in it".to_owned()))
+            }
+            Ok(_) if access(&file, Access::EXEC_OK).is_err() => {
+                Some((format!("{command:?} is not executable"), format!("run chmod +x {}", quoted(command))))
+            }
+            Ok(_) => None,
+        };
+    }
+    let own = env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.expose().into());
+    let path: OsString = own.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
+    let mut found = std::env::split_paths(&path).map(|folder| folder.join(command)).filter(|file| file.is_file());
+    if found.any(|file| access(&file, Access::EXEC_OK).is_ok()) {
+        return None;
+    }
+    let count = std::env::split_paths(&path).count();
+    Some((format!("{command:?} is in none of the {count} folders of PATH"), install()))
+}
+
+/// Warnings of keys that let nobody in: files without any, and scopes for servers that are not there.
+pub fn useless_keys(settings: &Settings, servers: &[ServerSpec]) -> Vec<Problem> {
+    let Some(login) = &settings.login else { return Vec::new() };
+    let warning = |file: &Path, line: usize, message: String, hint: String| Problem {
+        severity: Severity::Warning,
+        file: file.to_owned(),
+        line,
+        column: 0,
+        key: String::new(),
+        message,
+        hint: Some(hint),
+    };
+    let mut found = Vec::new();
+    for file in &login.keys {
+        // One that cannot be read is an error, and told as such.
+        let Ok(text) = std::fs::read_to_string(file) else { continue };
+        let lines = (1..).zip(text.lines().map(str::trim));
+        let keys: Vec<_> = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')).collect();
+        if keys.is_empty() {
+            let hint = format!("landbridge auth key new NAME --file {}", quoted(&file.display().to_string()));
+            found.push(warning(file, 0, "there are no keys in it: nobody gets in with one".to_owned(), hint));
+        }
+        for (line, key) in keys {
+            let mut words = key.split_whitespace();
+            let id = words.next().unwrap_or_default();
+            let names = words.filter_map(|word| word.strip_prefix("server:"));
+            for name in names.filter(|name| !servers.iter().any(|server| server.name.as_str() == *name)) {
+                let message = format!("the key {id:?} is for a server {name:?}, which the config does not have");
+                let hint = "a client or an operator may add it; else correct the scope".to_owned();
+                found.push(warning(file, line, message, hint));
+            }
+        }
+    }
+    found
+}
+
+/// Whether a file can be opened or made, without leaving anything behind.
 fn can_be_written(path: &Path) -> io::Result<()> {
     if path.exists() {
         // A pipe without a reader would be waited for.
@@ -131,8 +195,11 @@ fn can_be_written(path: &Path) -> io::Result<()> {
     if !folder.is_dir() {
         return Err(io::Error::new(io::ErrorKind::NotADirectory, format!("{} is no folder", folder.display())));
     }
-    access(folder, Access::WRITE_OK | Access::EXEC_OK)
-        .map_err(|error| io::Error::other(format!("in {}: {}", folder.display(), io::Error::from(error))))
+    // The rights alone do not tell: a system has folders where nobody can make anything.
+    let probe = folder.join(format!(".landbridge-{}", std::process::id()));
+    std::fs::create_dir(&probe)
+        .and_then(|()| std::fs::remove_dir(&probe))
+        .map_err(|error| io::Error::other(format!("in {}: {error}", folder.display())))
 }
 
 #[cfg(test)]

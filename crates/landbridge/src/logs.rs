@@ -74,8 +74,10 @@ pub fn start(
     let mut sinks = vec![Level { set: Box::new(move |filter| handle.reload(filter)), default }];
     let opened = match log_file(settings) {
         Some((path, default)) => {
-            let opened = LogFile::open(&path)
-                .map_err(|error| Failure::usage(format!("cannot log to {}: {error}", path.display())))?;
+            let in_folder = settings.log_file.is_none();
+            let opened = if in_folder { LogFile::open_within(&path) } else { LogFile::open(&path) };
+            let opened =
+                opened.map_err(|error| Failure::usage(format!("cannot log to {}: {error}", path.display())))?;
             Some((opened, level.unwrap_or(default), Some(default)))
         }
         // What is asked for by name is as much as its name says, at any level.

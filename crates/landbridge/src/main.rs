@@ -38,19 +38,17 @@ use clap::Parser;
 /// One client on a pipe needs one thread: with more, every line would wake another one.
 fn runtime(cli: &cli::Cli) -> tokio::runtime::Builder {
     match cli.command {
-        Some(cli::Command::Stdio(_) | cli::Command::Demo(demo::Demo { http: None, .. })) => {
-            tokio::runtime::Builder::new_current_thread()
-        }
+        Some(cli::Command::Demo(ref demo)) if demo.is_over_http() => tokio::runtime::Builder::new_multi_thread(),
         Some(
-            cli::Command::Wrap(_)
+            cli::Command::Stdio(_)
+            | cli::Command::Demo(_)
+            | cli::Command::Wrap(_)
             | cli::Command::Init(_)
             | cli::Command::Smoke(_)
             | cli::Command::Nodes(_)
             | cli::Command::Auth(_),
         ) => tokio::runtime::Builder::new_current_thread(),
-        Some(cli::Command::Serve(_) | cli::Command::Config(_) | cli::Command::Demo(_)) | None => {
-            tokio::runtime::Builder::new_multi_thread()
-        }
+        Some(cli::Command::Serve(_) | cli::Command::Config(_)) | None => tokio::runtime::Builder::new_multi_thread(),
     }
 }
 
@@ -82,9 +80,9 @@ fn prepare(cli: &cli::Cli) -> Result<(settled::Settled, logs::Handle), run::Fail
         }
         _ => settled.check(cli)?,
     }
-    let default = match cli.command {
-        Some(cli::Command::Stdio(_) | cli::Command::Demo(demo::Demo { http: None, .. })) => "warn",
-        Some(cli::Command::Wrap(_) | cli::Command::Init(_) | cli::Command::Smoke(_)) => "warn",
+    let default = match &cli.command {
+        Some(cli::Command::Demo(demo)) if !demo.is_over_http() => "warn",
+        Some(cli::Command::Stdio(_) | cli::Command::Wrap(_) | cli::Command::Init(_) | cli::Command::Smoke(_)) => "warn",
         _ => "info",
     };
     let traced = match &cli.command {

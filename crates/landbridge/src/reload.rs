@@ -77,9 +77,14 @@ impl Stamp {
         self
     }
 
+    /// The files that are needed and not there.
+    fn missing(&self) -> impl Iterator<Item = &PathBuf> {
+        self.0.iter().filter(|(_, state)| state.found.is_none() && state.needed).map(|(path, _)| path)
+    }
+
     /// A file that is just being replaced is not there for a moment.
     fn is_whole(&self) -> bool {
-        self.0.values().all(|state| state.found.is_some() || !state.needed)
+        self.missing().next().is_none()
     }
 }
 
@@ -118,6 +123,7 @@ impl Reload {
         };
         let mut known = Stamp::of(files(&self.gathered));
         let mut seen = known.clone();
+        let mut told: Vec<PathBuf> = Vec::new();
         let mut look = tokio::time::interval(LOOK_EVERY);
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -128,6 +134,9 @@ impl Reload {
             let now = known.again();
             // Twice the same: nobody is in the middle of writing it.
             let settled = now != known && now == seen && now.is_whole();
+            if now == seen {
+                tell_missing(&now, &mut told);
+            }
             seen = now.clone();
             if asked || settled {
                 // Stamped before they are read: what is changed meanwhile is seen at the next look.
@@ -227,6 +236,16 @@ impl Reload {
             "config_reloaded"
         );
     }
+}
+
+/// Tells of each file once that is gone for longer than it takes to replace it.
+fn tell_missing(now: &Stamp, told: &mut Vec<PathBuf>) {
+    let missing: Vec<PathBuf> = now.missing().cloned().collect();
+    for file in missing.iter().filter(|file| !told.contains(file)) {
+        let why = "the file is gone; what it said stays as it was until it is back";
+        tracing::warn!(file = %file.display(), why, "config_missing");
+    }
+    *told = missing;
 }
 
 /// The files that hold what is reloaded.

@@ -8,7 +8,7 @@ use crate::cli::{Cli, Command, SurfaceName};
 use crate::reload::Reload;
 use crate::serve::serve;
 use crate::settled::Settled;
-use crate::{auth, config_command, demo, embedded, hint, init, logs, nodes, smoke, stdio, wrap};
+use crate::{auth, config_command, demo, embedded, files, hint, init, logs, nodes, smoke, stdio, wrap};
 
 /// Why a command ended badly: the exit code, and what to say on stderr.
 pub struct Failure(pub u8, pub String);
@@ -27,9 +27,12 @@ impl Failure {
 
 /// Runs a command to its end.
 pub async fn run(cli: Cli, settled: Settled, logs: logs::Handle) -> ExitCode {
-    if let Some(Command::Stdio(_) | Command::Wrap(_) | Command::Demo(demo::Demo { http: None, .. })) = cli.command
-        && std::io::stdin().is_terminal()
-    {
+    let on_pipes = match &cli.command {
+        Some(Command::Stdio(_) | Command::Wrap(_)) => true,
+        Some(Command::Demo(demo)) => !demo.is_over_http(),
+        _ => false,
+    };
+    if on_pipes && std::io::stdin().is_terminal() {
         let what = "this talks to an MCP client on stdin and stdout, which starts it by itself; Ctrl-D ends it";
         logs::Words::info("on_a_terminal", what).say();
     }
@@ -92,6 +95,7 @@ pub fn end(result: Result<(), Failure>) -> ExitCode {
 async fn serve_config(settled: Settled, logs: logs::Handle) -> Result<(), Failure> {
     let surface = settled.settings.surface.into();
     let loaded = load(&settled.settings, surface)?;
+    logs::tell(&files::useless_keys(&settled.settings, &loaded.servers));
     let reload = Reload::new(&settled, surface, &loaded, logs);
     serve(settled, surface, loaded.servers, Some(reload)).await
 }

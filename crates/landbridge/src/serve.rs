@@ -44,7 +44,7 @@ pub async fn serve(
     let settings = &settled.settings;
     let at: Vec<_> = listeners.iter().map(|listener| at(settings, listener)).collect();
     let base_url = settings.public_url.clone().or_else(|| at.first().map(Reached::root)).unwrap_or_default();
-    let text = banner(&at, surface, &servers, settings);
+    let configured = servers.clone();
     let listening = listening(&at, &servers);
     let with_tls = |listener: Listener| match &tls {
         Some(tls) if listener.address().is_some() => listener.with_tls(tls.clone()),
@@ -99,6 +99,7 @@ pub async fn serve(
     let handle = http.handle();
     let calls_max = move || handle.settings().drain_max;
     let stop = Stop::listen(calls_max.clone(), settings.close_timeout);
+    let text = banner(&at, surface, &configured, &gateway.defined(), settings);
     match listening {
         Some(words) => words.plain(text).say(),
         None => return Err(Failure::runtime("there is nothing to listen on")),

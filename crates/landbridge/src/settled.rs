@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use lb_config::settings::{Gathered, Given, Mistakes, Scope, Settings, Sources, gather};
 
 use crate::cli::{Cli, Command, ConfigAction};
-use crate::demo::Demo;
 use crate::run::Failure;
 use crate::{assembly, files, logs};
 
@@ -34,7 +33,7 @@ impl Settled {
             },
             Some(Command::Nodes(nodes)) => (Some(&nodes.flags.given), &[Scope::Every, Scope::Demo, Scope::Serve]),
             Some(Command::Stdio(stdio)) => (Some(&stdio.flags.given), &[Scope::Every, Scope::Servers]),
-            Some(Command::Demo(Demo { http: Some(_), .. })) => (None, &[Scope::Every, Scope::Demo, Scope::Serve]),
+            Some(Command::Demo(demo)) if demo.is_over_http() => (None, &[Scope::Every, Scope::Demo, Scope::Serve]),
             Some(Command::Demo(_) | Command::Init(_) | Command::Smoke(_)) => (None, &[Scope::Every]),
             Some(Command::Auth(auth)) => match auth.given() {
                 Some(given) => (Some(given), &[Scope::Every, Scope::Servers]),

@@ -33,13 +33,17 @@ pub struct Smoke {
     #[arg(long, requires = "url", conflicts_with = "ca")]
     pub insecure: bool,
 
+    /// A header for every request, as in 'Authorization: Bearer KEY'; may be given several times.
+    #[arg(long, value_name = "NAME: VALUE", requires = "url", value_parser = client::header)]
+    pub header: Vec<(String, String)>,
+
     /// Print the steps as JSON.
     #[arg(long)]
     pub json: bool,
 }
 
 /// Runs all steps and prints them.
-pub async fn smoke(Smoke { url, ca, insecure, json }: Smoke) -> Result<(), Failure> {
+pub async fn smoke(Smoke { url, ca, insecure, header, json }: Smoke) -> Result<(), Failure> {
     let trust = match (ca, insecure) {
         (Some(file), _) => Trust::File(file),
         (None, true) => Trust::Anybody,
@@ -60,7 +64,7 @@ pub async fn smoke(Smoke { url, ca, insecure, json }: Smoke) -> Result<(), Failu
         }
     };
     let mut report = Report::new(target.to_string(), server.is_some());
-    let client = Client::new(target, &trust).map_err(|error| Failure::usage(error.to_string()))?;
+    let client = Client::new(target, &trust, header).map_err(|error| Failure::usage(error.to_string()))?;
     steps::all(&client, &mut report).await;
     if let Some(server) = server {
         report.add("the demo server ends", server.stop().await);

@@ -69,9 +69,7 @@ fn spec(settings: &Wrap) -> Result<ServerSpec, Failure> {
         return Err(Failure::usage("give the server's command: landbridge wrap [OPTIONS] COMMAND [ARGS]..."));
     };
     if !is_there(command) {
-        return Err(Failure::runtime(format!(
-            "cannot find the program {command:?}; give its path, or see that PATH has its folder"
-        )));
+        return Err(Failure::runtime(format!("cannot find the program {command:?}; {}", way_to(command))));
     }
     let name = server_name(&name::name(settings));
     // In a client's config it stands in the place of the server, and so has what that would have: all of it.
@@ -86,6 +84,21 @@ fn spec(settings: &Wrap) -> Result<ServerSpec, Failure> {
         list_timeout: settings.list_timeout,
         ..plain
     })
+}
+
+/// What to give in place of what is no program.
+fn way_to(command: &str) -> String {
+    if command.starts_with("http://") || command.starts_with("https://") {
+        return "wrap starts a program; a server with a URL stands in mcp.json, with \"cached\": true: landbridge stdio \
+                --config mcp.json --server NAME"
+            .to_owned();
+    }
+    match command.split_once(char::is_whitespace) {
+        Some((program, _)) if is_there(program) => {
+            format!("{program:?} is the program, and the rest are its arguments: give them as words of their own")
+        }
+        _ => "give its path, or see that PATH has its folder".to_owned(),
+    }
 }
 
 /// Whether the system would find a program.
@@ -104,15 +117,26 @@ fn server_name(name: &str) -> ServerName {
     known.unwrap_or_else(|_| unreachable!("a plain word is a name"))
 }
 
-/// A duration in seconds, as people write it: `30`, `0.5`.
+/// A duration as people write it: in seconds, `30` or `0.5`, or with a unit as everywhere else, `500ms`, `5m`.
 ///
 /// # Errors
 /// With what is allowed.
 pub fn seconds(text: &str) -> Result<Duration, &'static str> {
-    let seconds: f64 = text.parse().map_err(|_| "give a number of seconds, as in 30 or 0.5")?;
+    let advice = "give seconds, as in 30 or 0.5, or a time such as 500ms, 5m or 24h";
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match text.strip_prefix(number).unwrap_or_default() {
+        "" | "s" => 1.0,
+        "ms" => 0.001,
+        "m" | "min" => 60.0,
+        "h" => 3_600.0,
+        "d" => 86_400.0,
+        _ => return Err(advice),
+    };
+    let seconds: f64 = number.parse().map_err(|_| advice)?;
+    let seconds = seconds * unit;
     let most = 365.0 * 24.0 * 60.0 * 60.0;
     if !(0.0..=most).contains(&seconds) {
-        return Err("give a number of seconds from 0 to a year's");
+        return Err("give a time from 0 to a year");
     }
     Ok(Duration::from_secs_f64(seconds))
 }
@@ -267,7 +291,10 @@ mod tests {
     fn seconds_may_have_a_fraction_and_have_bounds() {
         assert_eq!(seconds("0"), Ok(Duration::ZERO));
         assert_eq!(some_seconds("0.25"), Ok(Duration::from_millis(250)));
-        for bad in ["", "-1", "x", "1s", "NaN", "inf", "1e12"] {
+        for (text, want) in [("1s", 1_000), ("500ms", 500), ("5m", 300_000), ("1.5h", 5_400_000), ("1d", 86_400_000)] {
+            assert_eq!(seconds(text), Ok(Duration::from_millis(want)), "{text:?}");
+        }
+        for bad in ["", "-1", "x", "s", "1x", "NaN", "inf", "1e12", "400d"] {
             assert!(seconds(bad).is_err(), "{bad:?}");
         }
         assert!(some_seconds("0").is_err());

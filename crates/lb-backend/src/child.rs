@@ -39,7 +39,8 @@ pub async fn start(
     let heard = Arc::new(move |line: &[u8]| inbound::output(&lines, Output::Stderr, line));
     let child = Child::spawn(&command(target, supervisor).called(server).heard(heard)).await.map_err(|error| {
         let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
-        ConnectError::Spawn(format!("{error}{hint}"))
+        let why = format!("{error}{hint}");
+        if error.is_lasting() { ConnectError::NoProgram(why) } else { ConnectError::Spawn(why) }
     })?;
     let child = Arc::new(child);
     let (stdin, stdout) = child.take_pipes().ok_or_else(|| ConnectError::Spawn("no pipes".to_owned()))?;

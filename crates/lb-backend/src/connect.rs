@@ -498,7 +498,7 @@ impl Connection {
             Link::Pipe(started) => started.last_words().await,
             Link::Http(_) => Default::default(),
         };
-        ConnectError::Exited { exit, stderr }.to_body(self.name.as_str())
+        ConnectError::Exited { exit, stderr, stdout: String::new() }.to_body(self.name.as_str())
     }
 
     fn intake(&self) -> &Intake {

@@ -12,13 +12,18 @@ pub enum ConnectError {
     /// Its program could not be started.
     #[error("cannot start the server: {0}")]
     Spawn(String),
+    /// There is no such program, or none that can be run: so it is until somebody mends that.
+    #[error("cannot start the server: {0}")]
+    NoProgram(String),
     /// Its program ended before it answered.
-    #[error("the server exited before it answered ({exit}){}", tail(stderr))]
+    #[error("the server exited before it answered ({exit}){}{}", tail(stderr), also(stdout))]
     Exited {
         /// How it ended.
         exit: String,
         /// The last lines it wrote to stderr.
         stderr: String,
+        /// What it wrote to stdout that is no message, in words.
+        stdout: String,
     },
     /// No TCP or TLS connection.
     #[error("cannot connect to {url}: {why}")]
@@ -63,12 +68,14 @@ pub enum ConnectError {
     #[error("the server did not answer within {} s", .0.as_secs_f64())]
     Timeout(Duration),
     /// A program of ours did not answer in time.
-    #[error("the server did not answer within {} s{}", within.as_secs_f64(), tail(stderr))]
+    #[error("the server did not answer within {} s{}{}", within.as_secs_f64(), tail(stderr), also(stdout))]
     Silent {
         /// How long it had.
         within: Duration,
         /// The last lines it wrote to stderr.
         stderr: String,
+        /// What it wrote to stdout that is no message, in words.
+        stdout: String,
     },
     /// It crashed too often and is left alone.
     #[error("the server crashed {} and is not started again{}; last: {last}", times(*crashes), pause(*again))]
@@ -179,6 +186,10 @@ fn tail(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(": {}", text.trim_end()) }
 }
 
+fn also(words: &str) -> String {
+    if words.is_empty() { String::new() } else { format!("; {words}") }
+}
+
 impl ConnectError {
     /// What the client is told: -32603 with the reason, exit status and stderr as data.
     pub fn to_body(&self, server: &str) -> ErrorBody {
@@ -196,8 +207,8 @@ impl ConnectError {
             return ErrorBody::new(code::INTERNAL_ERROR, &self.message(server), Some(&data)).needing(needed.clone());
         }
         let (reason, exit, stderr) = match self {
-            Self::Spawn(_) => ("spawn_failed", None, None),
-            Self::Exited { exit, stderr } => ("backend_closed", Some(exit), Some(stderr)),
+            Self::Spawn(_) | Self::NoProgram(_) => ("spawn_failed", None, None),
+            Self::Exited { exit, stderr, .. } => ("backend_closed", Some(exit), Some(stderr)),
             Self::Unreachable { .. } => ("unreachable", None, None),
             Self::Unauthorized { .. } => ("authorization_required", None, None),
             Self::LoginNeeded(_) => ("login_needed", None, None),
@@ -222,6 +233,28 @@ impl ConnectError {
         format!("{server}: {self}{hint}")
     }
 
+    /// Whether trying again by itself is of no use: it is for somebody to mend. Whoever uses the server tries again.
+    pub fn is_lasting(&self) -> bool {
+        match self {
+            Self::NoProgram(_) | Self::Unauthorized { .. } | Self::LoginNeeded(_) => true,
+            Self::Spawn(_)
+            | Self::Exited { .. }
+            | Self::Unreachable { .. }
+            | Self::LoginFailed(_)
+            | Self::Status { .. }
+            | Self::Refused { .. }
+            | Self::Handshake(_)
+            | Self::Timeout(_)
+            | Self::Silent { .. }
+            | Self::GaveUp { .. }
+            | Self::LeftAlone { .. }
+            | Self::SpawnFailed { .. }
+            | Self::TooManyChildren(_)
+            | Self::Stopping
+            | Self::Dismissed(_) => false,
+        }
+    }
+
     /// What can be done about it, where the message itself does not say.
     fn hint(&self) -> Option<&'static str> {
         match self {
@@ -235,10 +268,14 @@ impl ConnectError {
             Self::Status { status: 400..=428, .. } => Some("see whether its url is that of an MCP server"),
             Self::Status { status: 429, .. } => Some("try again later"),
             Self::Status { .. } | Self::Timeout(_) => Some("see the server's own log"),
+            Self::Silent { stdout, .. } if !stdout.is_empty() => {
+                Some("see whether it is an MCP server, and have it log to stderr if it is")
+            }
             Self::Silent { stderr, .. } if !stderr.is_empty() => None,
             Self::Silent { .. } => Some("see whether it is an MCP server that speaks over stdin and stdout"),
             Self::Refused { .. } | Self::Handshake(_) => Some("see whether it is an MCP server"),
             Self::Spawn(_)
+            | Self::NoProgram(_)
             | Self::Exited { .. }
             | Self::GaveUp { .. }
             | Self::LeftAlone { .. }
@@ -318,11 +355,17 @@ mod tests {
 
     #[test]
     fn a_silent_program_is_shown_with_its_stderr_and_never_with_a_log_of_its_own() {
-        for (stderr, want) in [
-            ("waiting for a lock\n", "did not answer within 30 s: waiting for a lock"),
-            ("", "did not answer within 30 s; see whether it is an MCP server that speaks over stdin and stdout"),
+        let welcome = "it wrote on stdout, which is no message of MCP: \"Welcome!\"";
+        let quoted = format!(
+            "did not answer within 30 s; {welcome}; see whether it is an MCP server, and have it log to stderr if it is"
+        );
+        for (stderr, stdout, want) in [
+            ("waiting for a lock\n", "", "did not answer within 30 s: waiting for a lock"),
+            ("", "", "did not answer within 30 s; see whether it is an MCP server that speaks over stdin and stdout"),
+            ("", welcome, &quoted),
         ] {
-            let error = ConnectError::Silent { within: Duration::from_secs(30), stderr: stderr.to_owned() };
+            let (stderr, stdout) = (stderr.to_owned(), stdout.to_owned());
+            let error = ConnectError::Silent { within: Duration::from_secs(30), stderr, stdout };
             assert_eq!(error.message("server \"x\""), format!("server \"x\": the server {want}"));
         }
     }

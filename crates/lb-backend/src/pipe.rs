@@ -5,6 +5,7 @@
 //! into the pipe as long as nobody waits before them, so that a plain call costs no hand-over on its way out.
 
 mod reader;
+mod stray;
 mod writer;
 
 use std::sync::{Arc, OnceLock, Weak};
@@ -23,6 +24,7 @@ use crate::calls::Slot;
 use crate::commands::{self, Commanded, cancelled_params};
 use crate::inbound::{Intake, answer_line, ask_id};
 use crate::outbound;
+use stray::Stray;
 use writer::{WriteError, Writer};
 
 /// What is longer may be refused for its length alone, however well it reads.
@@ -32,6 +34,8 @@ const READABLE_MAX: usize = 32 << 10;
 pub struct Pipe {
     intake: Intake,
     writer: Writer,
+    /// What came that is no message.
+    stray: Stray,
     /// The name of the server.
     server: Box<str>,
     runs: Runs,
@@ -69,7 +73,8 @@ impl Pipe {
         let pipe = Arc::new_cyclic(|pipe: &Weak<Self>| {
             let feed_asks = commands::feed_asks(pipe.clone(), |pipe, key, answer| pipe.answer(key, answer));
             let intake = Intake { embedded: runs == Runs::Within, ..Intake::new(era, feed, feed_asks) };
-            Self { intake, writer: Writer::new(output), server: server.into(), runs, ended: OnceLock::new() }
+            let (writer, stray, server) = (Writer::new(output), Stray::default(), server.into());
+            Self { intake, writer, stray, server, runs, ended: OnceLock::new() }
         });
         let reader = reader::Reader::new(pipe.clone(), input);
         tasks.spawn(async move {
@@ -140,6 +145,11 @@ impl Pipe {
         if let Some(slot) = self.intake.calls.answered(id) {
             slot.end(End::ours(Outcome::Error(error)));
         }
+    }
+
+    /// What the server wrote on its stdout that is no message, in words; empty when there was nothing.
+    pub fn stray(&self) -> String {
+        self.stray.in_words()
     }
 
     /// Whether the other side is gone.

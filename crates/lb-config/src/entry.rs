@@ -67,6 +67,8 @@ pub(crate) struct Body {
     pub keeping: Keeping,
     pub auth: ServerAuth,
     pub transport: Transport,
+    /// Where its program is named.
+    pub command_at: Option<usize>,
 }
 
 const KEYS: [&str; 17] = [
@@ -129,11 +131,12 @@ pub(crate) fn read(
     let restart = entry.restart(shape);
     let keeping = entry.keeping(isolation.as_ref().ok().copied(), target.as_ref().ok());
     let auth = entry.auth(shape);
+    let command_at = entry.find("command").map(|member| member.node.at);
     keys?;
     let (auth, target) = entry.joined(auth?, target?)?;
     let (disabled, isolation, transport) = (disabled?, isolation?, transport?);
     let (timeout, restart, keeping) = (timeout?, restart?, keeping?);
-    Ok(Body { disabled, target, isolation, timeout, restart, keeping, auth, transport })
+    Ok(Body { disabled, target, isolation, timeout, restart, keeping, auth, transport, command_at })
 }
 
 struct Entry<'e, 'f> {

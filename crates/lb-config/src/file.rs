@@ -4,7 +4,7 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use lb_exchange::ServerSpec;
+use lb_exchange::{ServerName, ServerSpec};
 
 use crate::entry::Scope;
 use crate::expand::Lookup;
@@ -25,6 +25,21 @@ pub struct Loaded {
     pub warnings: Vec<Problem>,
     /// Servers that cannot be served under their name; the others are.
     pub left_out: Vec<Problem>,
+    /// Where the programs of servers are named, for whoever finds that one is not there.
+    pub commands: Vec<CommandPlace>,
+}
+
+/// Where the program of a server is named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandPlace {
+    /// The server.
+    pub server: ServerName,
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+    /// Path of the key.
+    pub key: String,
 }
 
 /// Reads the text of a config file; relative paths start at the folder of `file`, which itself is not touched.
@@ -98,6 +113,7 @@ struct Found {
     warnings: Vec<Problem>,
     left_out: Vec<Problem>,
     secrets: Vec<Problem>,
+    commands: Vec<CommandPlace>,
 }
 
 fn check(bytes: &[u8], file: &Path, scope: &Scope<'_>) -> Found {
@@ -125,17 +141,17 @@ fn check(bytes: &[u8], file: &Path, scope: &Scope<'_>) -> Found {
             servers = section::read(&mut report, scope, &document.root);
         }
     }
-    let Report { errors, warnings, left_out, secrets, .. } = report;
-    Found { servers, errors, warnings, left_out, secrets }
+    let Report { errors, warnings, left_out, secrets, commands, .. } = report;
+    Found { servers, errors, warnings, left_out, secrets, commands }
 }
 
 fn finish(found: Found) -> Result<Loaded, Vec<Problem>> {
-    let Found { servers, errors, mut warnings, mut left_out, .. } = found;
+    let Found { servers, errors, mut warnings, mut left_out, commands, .. } = found;
     let place = |problem: &Problem| (problem.line, problem.column);
     if errors.is_empty() {
         warnings.sort_by_key(place);
         left_out.sort_by_key(place);
-        return Ok(Loaded { servers, warnings, left_out });
+        return Ok(Loaded { servers, warnings, left_out, commands });
     }
     // In a file that must be corrected anyway, a warning is often the reason for an error.
     let mut problems = [errors, warnings, left_out].concat();

@@ -17,7 +17,7 @@ mod section;
 pub mod settings;
 mod suggest;
 
-pub use file::{FILE_BYTES_MAX, Loaded, fuzz_parse, load, load_inline, parse, parse_bytes};
+pub use file::{CommandPlace, FILE_BYTES_MAX, Loaded, fuzz_parse, load, load_inline, parse, parse_bytes};
 pub use folders::{cache_folder, runtime_folder, session_bus, state_folder, wrap_debug};
 pub use problem::{Problem, Severity, problems_json};
 

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::path::Path;
 
+use lb_exchange::ServerName;
+
+use crate::file::CommandPlace;
 use crate::problem::{Problem, Severity};
 
 /// Everything found in one file so far.
@@ -17,12 +20,14 @@ pub(crate) struct Report<'a> {
     pub left_out: Vec<Problem>,
     /// Secrets written into the file, a fault only where others can read it.
     pub secrets: Vec<Problem>,
+    /// Where programs are named.
+    pub commands: Vec<CommandPlace>,
 }
 
 impl<'a> Report<'a> {
     pub fn new(file: &'a Path, text: &'a [u8]) -> Self {
-        let (errors, warnings, left_out, secrets) = <_>::default();
-        Self { file, lines: Lines::new(text), errors, warnings, left_out, secrets }
+        let (errors, warnings, left_out, secrets, commands) = <_>::default();
+        Self { file, lines: Lines::new(text), errors, warnings, left_out, secrets, commands }
     }
 
     pub fn error(&mut self, at: usize, key: &KeyPath, message: impl Into<String>) -> &mut Problem {
@@ -44,6 +49,12 @@ impl<'a> Report<'a> {
         let message = "a secret is written out in a file that others can read".into();
         let problem = self.problem(Severity::Warning, at, key, message);
         push(&mut self.secrets, problem).hint("write ${NAME} and set the variable, or run chmod go-r on the file");
+    }
+
+    /// Notes where the program of a server is named.
+    pub fn command(&mut self, server: &ServerName, at: usize, key: &KeyPath) {
+        let (line, column) = self.lines.place(at);
+        self.commands.push(CommandPlace { server: server.clone(), line, column, key: key.0.clone() });
     }
 
     /// The line of a byte offset, from 1.

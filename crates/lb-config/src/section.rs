@@ -123,7 +123,11 @@ impl Servers<'_, '_> {
             let message = format!("{:?} is served as {:?}", cut(written), name.as_str());
             self.report.warn(at, path, message).hint("a name has only A-Z a-z 0-9 _ -");
         }
-        if let Some(Body { target, isolation, timeout, restart, disabled, keeping, auth, transport }) = body {
+        if let Some(Body { target, isolation, timeout, restart, disabled, keeping, auth, transport, command_at }) = body
+        {
+            if let Some(at) = command_at {
+                self.report.command(&name, at, &path.key("command"));
+            }
             let Keeping { cached, idle_timeout, max_age, pool } = keeping;
             let plain = ServerSpec::new(name, target);
             let kept = ServerSpec { cached, idle_timeout, max_age, pool, auth, ..plain };

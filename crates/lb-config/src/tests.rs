@@ -156,7 +156,7 @@ fn only_a_relative_cwd_starts_at_the_folder_of_the_file() {
 #[test]
 fn only_a_relative_path_to_a_program_starts_at_the_folder_of_the_file() {
     for (command, want) in [
-        ("./run", "conf/./run"),
+        ("./run", "conf/run"),
         ("bin/run", "conf/bin/run"),
         ("../run", "conf/../run"),
         ("run", "run"),

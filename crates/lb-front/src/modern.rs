@@ -96,7 +96,12 @@ pub(crate) fn check(
     if message.method() == method::INITIALIZE {
         return Err(removed());
     }
-    let (version, capabilities) = required_meta(message)?;
+    let named = headers.and_then(|headers| headers.version).filter(|named| Revision::parse(named).is_none());
+    let (version, capabilities) = required_meta(message).map_err(|fault| match named {
+        // What is missing in the body matters less than that no revision of this name is known.
+        Some(named) if message.meta(META_VERSION).is_none() => unknown(named, fault),
+        _ => fault,
+    })?;
     let version = version.to_text().unwrap_or_default();
     if let Some(headers) = headers
         && headers.version != Some(version.as_bytes())
@@ -153,6 +158,16 @@ fn removed() -> Fault {
         data: Some(data),
         ..Fault::new(code::METHOD_NOT_FOUND, "Method not found in this revision of the protocol")
     }
+}
+
+/// A version that is none, in a request that does not even name it in its body: the code is that of the body.
+fn unknown(named: &[u8], fault: Fault) -> Fault {
+    let supported: Vec<_> = Revision::ALL.iter().map(|revision| revision.as_str()).collect();
+    let (supported, requested) = (Raw::value(&supported), Raw::string(&String::from_utf8_lossy(named)));
+    let data = compose::object(&[("supported", &supported), ("requested", &requested)]);
+    let message = "Invalid params: MCP-Protocol-Version names an unsupported protocol version; see `supported`, or call \
+                   initialize first";
+    Fault { message, data: Some(data), ..fault }
 }
 
 fn unsupported(version: &str) -> Fault {

@@ -299,7 +299,8 @@ impl Link {
                 Err(unsent) => unsent,
             };
         }
-        ours(ConnectError::Exited { exit: "it ends as soon as it has started".to_owned(), stderr: String::new() })
+        let (exit, stderr, stdout) = ("it ends as soon as it has started".to_owned(), String::new(), String::new());
+        ours(ConnectError::Exited { exit, stderr, stdout })
     }
 
     fn open_on(&self, connection: &Arc<Connection>, call: Call, before: Before) -> Result<Exchange, Box<Call>> {

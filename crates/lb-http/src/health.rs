@@ -68,9 +68,10 @@ pub(crate) fn lost(settings: &Settings) -> Bytes {
     let path = &settings.mcp_path;
     let mut error =
         format!("Not found. Available endpoints: {path}, {path}/tools, {path}/server/{{name}}, /health, /ping");
-    for pages in &settings.pages {
+    for path in settings.pages.iter().map(|pages| pages.path).chain(settings.managed.iter().map(|managed| managed.path))
+    {
         error += ", ";
-        error += pages.path;
+        error += path;
     }
     Bytes::from(json!({ "error": error }).to_string())
 }

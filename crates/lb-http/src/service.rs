@@ -484,7 +484,11 @@ fn repeated_header(repeated: inbound::Repeated, era: Era) -> Response<Body> {
 /// The rest of the body is not read, so the connection cannot go on.
 pub(crate) fn no_body(error: BodyError, era: Era) -> Response<Body> {
     let mut response = match error {
-        BodyError::Large => refuse(StatusCode::PAYLOAD_TOO_LARGE, era, "Payload Too Large"),
+        BodyError::Large => refuse(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            era,
+            "Payload Too Large: a body may have as many bytes as --max-body says, 4194304 if it says nothing",
+        ),
         BodyError::Slow => refuse(StatusCode::REQUEST_TIMEOUT, era, "Request Timeout: the body took too long"),
         BodyError::Broken => refuse(StatusCode::BAD_REQUEST, era, "Bad Request: the body broke off"),
         BodyError::Crowded => throttle::busy(era, "too much of other requests has not come as a whole"),
@@ -494,7 +498,7 @@ pub(crate) fn no_body(error: BodyError, era: Era) -> Response<Body> {
 }
 
 pub(crate) fn not_allowed(allow: &'static str) -> Response<Body> {
-    let mut response = refuse(StatusCode::METHOD_NOT_ALLOWED, Era::Legacy, "Method not allowed");
+    let mut response = refuse(StatusCode::METHOD_NOT_ALLOWED, Era::Legacy, &format!("Method not allowed. Use {allow}"));
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
     response
 }

@@ -43,6 +43,12 @@ pub enum SpawnError {
         /// The program as given.
         program: OsString,
     },
+    /// The file is none that this machine can run: neither its kind of program nor a script with a first line.
+    #[error("{program:?} is not a program that runs on this machine")]
+    NotAProgram {
+        /// The program as given.
+        program: OsString,
+    },
     /// The folder to start in cannot be entered.
     #[error("working directory {path:?} cannot be entered")]
     Cwd {
@@ -100,6 +106,7 @@ impl SpawnError {
             Self::NoInterpreter { .. } => Some("check the first line of the script, and install what it names".into()),
             Self::Folder { .. } => Some("give the path of a program in it".into()),
             Self::NotExecutable { program } => Some(format!("run `chmod +x {}`", program.display())),
+            Self::NotAProgram { .. } => Some("name what runs it in `command`, and the file in `args`".into()),
             Self::Cwd { source, .. } if source.kind() == io::ErrorKind::NotFound => {
                 Some("it does not exist: create it, or correct `cwd`".into())
             }
@@ -107,6 +114,24 @@ impl SpawnError {
             Self::TooLong => Some("pass large values in a file".into()),
             Self::Pipes(_) => Some("raise the limit of open files (`ulimit -n`)".into()),
             Self::Invalid(_) | Self::Refused { .. } | Self::Supervisor { .. } | Self::Silent { .. } => None,
+        }
+    }
+
+    /// Whether it fails again until somebody mends it: there is no such program, or it cannot be run. Other reasons,
+    /// such as too many open files, pass.
+    #[must_use]
+    pub fn is_lasting(&self) -> bool {
+        match self {
+            Self::NotInPath { .. }
+            | Self::NoSuchFile { .. }
+            | Self::NoInterpreter { .. }
+            | Self::Folder { .. }
+            | Self::NotExecutable { .. }
+            | Self::NotAProgram { .. }
+            | Self::Cwd { .. }
+            | Self::Invalid(_)
+            | Self::TooLong => true,
+            Self::Refused { .. } | Self::Supervisor { .. } | Self::Silent { .. } | Self::Pipes(_) => false,
         }
     }
 
@@ -125,6 +150,7 @@ impl SpawnError {
             io::ErrorKind::PermissionDenied if by_path && file.is_dir() => Self::Folder { program },
             io::ErrorKind::PermissionDenied => Self::NotExecutable { program },
             io::ErrorKind::ArgumentListTooLong => Self::TooLong,
+            _ if errno == rustix::io::Errno::NOEXEC.raw_os_error() => Self::NotAProgram { program },
             _ => Self::Refused { program, source },
         }
     }

@@ -12,6 +12,7 @@ use lb_exchange::Restart;
 use lb_wire::Raw;
 
 use crate::happening::{Happening, Reconnected};
+use crate::logs::shortened;
 use crate::moment::Moment;
 
 /// How a server is treated.
@@ -94,6 +95,17 @@ pub enum Told {
     RejectRequests,
 }
 
+/// What helps after an attempt that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// Time: it is tried again.
+    Time,
+    /// Somebody who mends it: it is tried again when it is used.
+    Mending,
+    /// Somebody who knows already, as whoever has to log in there, or adds it. Nothing is told.
+    Known,
+}
+
 /// How a process ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exit {
@@ -153,6 +165,8 @@ pub struct Backend {
     health_failures: u32,
     degraded: bool,
     told_capped: Option<Duration>,
+    /// What was told of it last, if it was given up and has not worked since: the same again is no news.
+    told_error: Option<Box<str>>,
     /// Whether it was ended for being idle: its return is no news.
     resting: bool,
 }
@@ -161,6 +175,8 @@ pub struct Backend {
 const DEGRADED_AT: u32 = 3;
 /// Attempts that are each told.
 const TOLD_ATTEMPTS: u32 = 5;
+/// Bytes of what went wrong that an event carries.
+const TOLD_ERROR_BYTES_MAX: usize = 1000;
 /// How often attempts are told once the waits no longer grow.
 const TOLD_EVERY: Duration = Duration::from_secs(30 * 60);
 
@@ -182,6 +198,7 @@ impl Backend {
             health_failures: 0,
             degraded: false,
             told_capped: None,
+            told_error: None,
             resting: false,
         }
     }
@@ -289,11 +306,11 @@ impl Backend {
         self.status = Status::Connected;
         self.connected = Some(now);
         (self.retry_at, self.scheduled, self.grace_until) = (None, None, None);
-        (self.last_error, self.told_capped) = (None, None);
+        (self.last_error, self.told_error, self.told_capped) = (None, None, None);
         (self.health_failures, self.degraded) = (0, false);
     }
 
-    /// An attempt has failed. `hopeless` when trying again by itself would be of no use, as without authorization.
+    /// An attempt has failed.
     ///
     /// # Errors
     /// Another attempt has begun since.
@@ -301,7 +318,7 @@ impl Backend {
         &mut self,
         generation: u64,
         error: &str,
-        hopeless: bool,
+        remedy: Remedy,
         now: Moment,
         jitter: f64,
     ) -> Result<Vec<Told>, Stale> {
@@ -309,9 +326,13 @@ impl Backend {
             return Err(Stale);
         }
         self.last_error = Some(error.into());
-        if hopeless {
-            let told = self.give_up_grace();
+        if remedy != Remedy::Time {
+            let mut told = self.give_up_grace();
+            let attempts = self.attempt + 1;
             self.status = Status::Error;
+            if remedy == Remedy::Mending {
+                told.extend(self.given_up(attempts));
+            }
             return Ok(told);
         }
         if let Some(at) = self.scheduled.take() {
@@ -465,9 +486,7 @@ impl Backend {
         if self.treatment.gives_up(self.attempt) {
             self.status = Status::Error;
             self.retry_at = None;
-            let attempts = self.attempt - 1;
-            let error = self.last_error.clone().unwrap_or_default();
-            return vec![Told::Event(Happening::ServerRestartFailed { error, attempts })];
+            return self.given_up(self.attempt - 1).into_iter().collect();
         }
         self.status = Status::Reconnecting;
         let delay = self.treatment.delay(self.attempt, jitter);
@@ -475,7 +494,23 @@ impl Backend {
         if !self.is_told(now) {
             return Vec::new();
         }
-        vec![Told::Event(Happening::ServerReconnecting { attempt: self.attempt, next_retry: delay })]
+        let error = self.told_of();
+        vec![Told::Event(Happening::ServerReconnecting { attempt: self.attempt, next_retry: delay, error })]
+    }
+
+    /// It is not tried again by itself, which is told once for each reason.
+    fn given_up(&mut self, attempts: u32) -> Option<Told> {
+        let error = self.told_of();
+        if self.told_error.as_deref() == Some(&*error) {
+            return None;
+        }
+        self.told_error = Some(error.clone());
+        Some(Told::Event(Happening::ServerRestartFailed { error, attempts }))
+    }
+
+    /// What an event says of what went wrong, which may have the last lines of a process in it.
+    fn told_of(&self) -> Box<str> {
+        shortened(self.last_error.as_deref().unwrap_or_default(), TOLD_ERROR_BYTES_MAX).into()
     }
 
     /// The first attempts, the first whose wait no longer grows, and then now and then.

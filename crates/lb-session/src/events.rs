@@ -49,6 +49,12 @@ pub struct Event {
 }
 
 impl Event {
+    /// Whether it only says that a server which is known to be away was tried once more: nobody is woken for that.
+    pub fn is_routine(&self) -> bool {
+        let attempt = || self.data.member("attempt").and_then(|number| number.as_str().parse::<u32>().ok());
+        self.kind == "server_reconnecting" && attempt().is_some_and(|attempt| 1 < attempt)
+    }
+
     /// About how many bytes it takes in a response, its own members included.
     pub fn bytes(&self) -> usize {
         const MEMBERS: usize =
@@ -291,6 +297,12 @@ impl EventLog {
     /// How many events wait. Nothing is consumed.
     pub fn waiting(&self, filter: &Filter) -> usize {
         self.rows.waiting(filter).map_or(0, std::collections::BTreeSet::len)
+    }
+
+    /// Whether an event waits that is worth waking somebody for. Nothing is consumed.
+    pub fn has_news(&self) -> bool {
+        let waiting = self.rows.waiting(&Filter::All).into_iter().flatten();
+        waiting.filter_map(|seq| self.rows.get(*seq)).any(|row| !row.event.is_routine())
     }
 
     /// The newest event ever.

@@ -42,7 +42,7 @@ pub enum Happening {
     /// A server is gone, or was sent away.
     ServerDisconnected { intentional: bool, reason: Option<Box<str>> },
     /// A server is tried again.
-    ServerReconnecting { attempt: u32, next_retry: Duration },
+    ServerReconnecting { attempt: u32, next_retry: Duration, error: Box<str> },
     /// A server is back.
     ServerReconnected(Box<Reconnected>),
     /// A server was defined.
@@ -231,8 +231,8 @@ impl Happening {
             Self::ServerDisconnected { intentional, reason } => {
                 data.flag("wasIntentional", *intentional).maybe_text("reason", reason.as_deref())
             }
-            Self::ServerReconnecting { attempt, next_retry } => {
-                data.number("attempt", *attempt).number("nextRetryMs", millis(*next_retry))
+            Self::ServerReconnecting { attempt, next_retry, error } => {
+                data.number("attempt", *attempt).number("nextRetryMs", millis(*next_retry)).text("error", error)
             }
             Self::ServerReconnected(how) => reconnected_data(data, how),
             Self::ServerAdded { target, transport, by, updated } => {

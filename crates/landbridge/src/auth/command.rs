@@ -107,7 +107,7 @@ fn make(new: &New) -> Result<(), Failure> {
         .ok_or_else(|| Failure::usage("--scope: give mcp:read, mcp:call, mcp:admin or server:NAME".to_owned()))?;
     let (key, line) = new_key(&new.id, &scopes).map_err(Failure::usage)?;
     if let Some(file) = &new.file {
-        add(file, &line)?;
+        add(file, &new.id, &line)?;
     }
     let text = match (new.json, &new.file) {
         (true, _) => json!({ "id": new.id, "key": key.expose(), "line": line }).to_string(),
@@ -118,13 +118,20 @@ fn make(new: &New) -> Result<(), Failure> {
 }
 
 /// Adds a line to a file of keys, which is made for this user alone.
-fn add(file: &Path, line: &str) -> Result<(), Failure> {
+fn add(file: &Path, id: &str, line: &str) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::runtime(format!("{} cannot be written: {error}", file.display()));
     let before = match std::fs::read_to_string(file) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(failed(error)),
     };
+    let known = (1..).zip(before.lines()).find(|(_, line)| line.split_whitespace().next() == Some(id));
+    if let Some((at, _)) = known {
+        let file = file.display();
+        return Err(Failure::usage(format!(
+            "{file} has a key {id:?} already: choose another name, or take line {at} out of it"
+        )));
+    }
     let gap = if before.is_empty() || before.ends_with('\n') { "" } else { "\n" };
     let added = format!("{gap}{line}\n");
     ApiKeys::parse(&format!("{before}{added}"))

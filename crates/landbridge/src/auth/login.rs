@@ -108,6 +108,9 @@ pub async fn status(command: &Show, settings: &Settings) -> Result<(), Failure> 
     let kept = kept(settings).await?;
     let behind = on_demand(settings, kept.store, &tasks)?;
     let all = behind.status(&Principal::local(), &servers).await;
+    if servers.is_empty() && !command.json {
+        return print("there are no servers: name the config that has some with --config FILE");
+    }
     let text = match command.json {
         true => as_json(&all, kept.key).map_err(|error| Failure::runtime(error.to_string()))?,
         false => as_table(&all, kept.key),

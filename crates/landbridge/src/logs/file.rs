@@ -38,13 +38,18 @@ impl From<File> for LogFile {
 }
 
 impl LogFile {
-    /// Opens it, with its folder, for this user only.
+    /// Opens it, for this user only. Its folder must be there.
     pub fn open(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+        Ok(Self::from(file))
+    }
+
+    /// The same in a folder that is made if need be.
+    pub fn open_within(path: &Path) -> io::Result<Self> {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists()) {
             DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
-        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
-        Ok(Self::from(file))
+        Self::open(path)
     }
 
     /// Adds a line, which ends in a line break.
@@ -114,7 +119,9 @@ mod tests {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("new/log");
-        let file = LogFile::open(&path).expect("it opens");
+        let missing = LogFile::open(&path).map(drop).expect_err("a slip in a path makes no folders");
+        assert_eq!((missing.kind(), folder.path().join("new").exists()), (io::ErrorKind::NotFound, false));
+        let file = LogFile::open_within(&path).expect("it opens");
         assert_eq!(file.write(b"line\n", Instant::now()), None);
         let mode = |path: &Path| std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
         assert_eq!((mode(&path), mode(&folder.path().join("new"))), (0o600, 0o700));

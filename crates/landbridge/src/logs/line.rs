@@ -76,8 +76,9 @@ impl Line {
             (true, _) => ("\u{1b}[2m", "\u{1b}[0m"),
         };
         let mut text = format!("{} {on}{level:>5}{off} ", rfc3339(since_epoch));
-        escape(&mut text, &self.message);
-        self.fields.write(&mut text);
+        let (message, fields) = self.named_message();
+        escape(&mut text, message);
+        fields.write(&mut text);
         for (name, fields) in &self.scopes {
             text.push(' ');
             text.push_str(name);
@@ -87,6 +88,15 @@ impl Line {
         }
         text.push('\n');
         text
+    }
+
+    /// What it says, and the rest: one that says nothing says its name.
+    fn named_message(&self) -> (&str, Fields) {
+        let name = self.fields.0.iter().find(|(name, _)| *name == "event").and_then(|(_, value)| value.as_str());
+        match name.filter(|_| self.message.is_empty()) {
+            Some(name) => (name, Fields(self.fields.0.iter().filter(|(name, _)| *name != "event").cloned().collect())),
+            None => (&self.message, self.fields.clone()),
+        }
     }
 
     /// For programs: `ts`, `level`, `event`, `target` and the fields.
@@ -99,7 +109,9 @@ impl Line {
         match name {
             Some((_, name)) => {
                 object.insert("event".to_owned(), name);
-                object.insert("message".to_owned(), plain(&self.message).into());
+                if !self.message.is_empty() {
+                    object.insert("message".to_owned(), plain(&self.message).into());
+                }
             }
             None => {
                 object.insert("event".to_owned(), plain(&self.message).into());
@@ -209,6 +221,20 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Events of the audit log once had nothing but two spaces in the place of their names.
+    #[test]
+    fn an_event_without_a_message_says_its_name() {
+        let line = || Line {
+            message: String::new(),
+            fields: Fields(vec![("event", "server_added".into()), ("who", "local".into())]),
+            scopes: Vec::new(),
+        };
+        let text = line().text(Level::INFO, Duration::ZERO, false);
+        assert_eq!(text, "1970-01-01T00:00:00.000Z  INFO server_added who=local\n");
+        let json: Value = serde_json::from_str(&line().json(Level::INFO, "audit", Duration::ZERO)).expect("JSON");
+        assert_eq!((&json["event"], json.get("message")), (&"server_added".into(), None));
+    }
 
     #[test]
     fn nothing_in_a_line_ends_it_or_moves_a_cursor() {

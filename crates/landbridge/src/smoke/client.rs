@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, Uri};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
@@ -75,7 +75,21 @@ impl fmt::Display for Target {
 pub struct Client {
     target: Target,
     tls: Option<Secure>,
+    /// What every request has.
+    headers: Vec<(String, String)>,
     tasks: Tasks,
+}
+
+/// Reads `NAME: VALUE`.
+///
+/// # Errors
+/// With what to give instead.
+pub fn header(text: &str) -> Result<(String, String), String> {
+    let advice = || "give NAME: VALUE, as in 'Authorization: Bearer KEY'".to_owned();
+    let (name, value) = text.split_once(':').ok_or_else(advice)?;
+    let (name, value) = (name.trim(), value.trim());
+    let good = HeaderName::try_from(name).is_ok() && HeaderValue::try_from(value).is_ok() && !value.is_empty();
+    if good { Ok((name.to_owned(), value.to_owned())) } else { Err(advice()) }
 }
 
 /// A connection, encrypted or not.
@@ -86,13 +100,13 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 pub type Headers<'a> = &'a [(&'a str, &'a str)];
 
 impl Client {
-    /// For this server, whose certificate is judged like this.
+    /// For this server, whose certificate is judged like this, with these headers in every request.
     ///
     /// # Errors
     /// There is nobody to trust.
-    pub fn new(target: Target, trust: &Trust) -> Result<Self, SecureError> {
+    pub fn new(target: Target, trust: &Trust, headers: Vec<(String, String)>) -> Result<Self, SecureError> {
         let tls = target.is_secure.then(|| Secure::new(&target.host, trust)).transpose()?;
-        Ok(Self { target, tls, tasks: Tasks::default() })
+        Ok(Self { target, tls, headers, tasks: Tasks::default() })
     }
 
     /// Where the server is.
@@ -122,6 +136,11 @@ impl Client {
                 let way = "give --ca FILE with the certificate of its authority, or --insecure to trust it untested";
                 Err(format!("{}; {way}", SecureError::Untrusted))
             }
+            Err(error) if error.to_string().contains("CaUsedAsEndEntity") => {
+                let way = "make one with `openssl req -x509 -addext basicConstraints=critical,CA:FALSE …`, or give \
+                           --insecure to trust it untested";
+                Err(format!("the certificate of {address} is that of an authority and not of a server; {way}"))
+            }
             Err(error) => Err(format!("no TLS with {address}: {error}")),
         }
     }
@@ -150,8 +169,9 @@ impl Client {
         body: Option<&Value>,
     ) -> Result<Answer, String> {
         let mut request = Request::builder().method(method).uri(path).header("Host", &self.target.authority);
-        for (name, value) in headers {
-            request = request.header(*name, *value);
+        let own = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        for (name, value) in headers.iter().copied().chain(own) {
+            request = request.header(name, value);
         }
         if body.is_some() {
             request = request.header("Content-Type", "application/json");

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use http::Method;
+use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::client::{Answer, Client};
@@ -73,7 +73,9 @@ async fn health(client: &Client) -> Outcome {
 async fn ask_health(client: &Client) -> Outcome {
     // One that cannot be connected to will not come by being waited for: who gives a URL has started the server.
     if let Err(why) = client.reach().await {
-        return Outcome::Failed(format!("{why}; is the server running?"));
+        // One that shows a certificate runs.
+        let is_away = why.starts_with("cannot connect");
+        return Outcome::Failed(if is_away { format!("{why}; is the server running?") } else { why });
     }
     let until = Instant::now() + HEALTH_MAX;
     loop {
@@ -116,6 +118,25 @@ fn has(tools: &Result<Vec<String>, String>, name: &str) -> Result<(), Outcome> {
     }
 }
 
+/// What a server says that will not have us, and what to do about it.
+fn refusal(status: StatusCode, said: Option<&Value>) -> String {
+    let error = said.map(|said| &said["error"]);
+    let words = error.and_then(|error| error.as_str().or_else(|| error["message"].as_str()));
+    let more = said.and_then(|said| said["error_description"].as_str());
+    let known = said.and_then(|said| said["available"].as_array()).map(|names| {
+        let names: Vec<&str> = names.iter().filter_map(Value::as_str).collect();
+        format!("available: {}", names.join(", "))
+    });
+    let parts: Vec<String> = [words.map(str::to_owned), more.map(str::to_owned), known].into_iter().flatten().collect();
+    let way = match status.as_u16() {
+        401 => "; give --header 'Authorization: Bearer KEY'",
+        404 if words.is_none() => "; see whether the path of the URL is right, as in /mcp",
+        _ => "",
+    };
+    let said = if parts.is_empty() { String::new() } else { format!(": {}", parts.join("; ")) };
+    format!("HTTP {status}{said}{way}")
+}
+
 struct Session<'a> {
     client: &'a Client,
     /// A server need not keep sessions.
@@ -149,7 +170,12 @@ impl<'a> Session<'a> {
         let body = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
         let answer = client.mcp(Method::POST, &[("Accept", BOTH)], Some(&body)).await?;
         let id = answer.header("Mcp-Session-Id").map(str::to_owned);
-        let message = answer.message().await?;
+        let status = answer.status();
+        let message = answer.message().await;
+        if !status.is_success() {
+            return Err(refusal(status, message.ok().as_ref()));
+        }
+        let message = message?;
         let result = result(&message)?;
         let version = result["protocolVersion"].as_str().ok_or("no protocolVersion in the answer")?.to_owned();
         let session = Self { client, id, version };

@@ -5,6 +5,7 @@ mod proxy;
 mod world;
 
 mod asks;
+mod broken;
 mod connections;
 mod ends;
 mod everything;

@@ -70,6 +70,21 @@ async fn a_broken_file_changes_nothing_and_says_why() {
 /// Signals and saves that come faster than they are worked on, while calls run: what did not change is never disturbed,
 /// what did ends as the last file says, and of what was started in between nothing is left.
 #[tokio::test]
+async fn a_file_that_is_gone_is_told_once_and_taken_up_when_it_is_back() {
+    let world = World::new();
+    let config = world.servers(&json!({ "stays": server("1") }));
+    let run = Run::start(&mut world.landbridge(&["serve", "--listen", "127.0.0.1:0", "--config", arg(&config)]));
+    let client = run.client().await;
+    std::fs::remove_file(&config).expect("removed");
+    run.says("config_missing", 1).await;
+    assert_eq!(servers(&client).await, ["stays"]);
+    world.servers(&json!({ "stays": server("1"), "comes": server("1") }));
+    run.says("config_reloaded", 1).await;
+    assert_eq!(servers(&client).await, ["stays", "comes"]);
+    assert_eq!(run.said().matches("config_missing").count(), 1, "{}", run.said());
+}
+
+#[tokio::test]
 async fn reloads_at_the_same_moment_end_as_the_last_file_says() {
     const LAST: usize = 12;
     let mark = format!("settings-reload-{}", std::process::id());

@@ -119,17 +119,22 @@ async fn a_check_opens_the_files_that_settings_name() {
 #[tokio::test]
 async fn a_check_tells_of_everything_that_serve_would_stumble_over() {
     let world = World::new();
+    world.write("text", "no program");
     let config = world.servers(&json!({
         "bare": { "command": "no-such-program" },
         "path": { "command": "./no-such-file" },
+        "folder": { "command": "/" },
+        "plain": { "command": "./text" },
         "fine": { "command": "sh" },
         "off": { "command": "no-such-program", "disabled": true },
     }));
     let (code, out, said) = output(&mut world.landbridge(&["config", "check", "--config", arg(&config)])).await;
-    assert_eq!((code, out.as_str()), (Some(0), "fine: 4 servers, 1 of them disabled\n"), "{said}");
-    assert!(said.contains("bare.command: \"no-such-program\" is in none of the "), "{said}");
-    assert!(said.contains("path.command: there is no "), "{said}");
-    assert_eq!(said.matches("warning: ").count(), 2, "{said}");
+    assert_eq!((code, out.as_str()), (Some(0), "usable, with 4 warnings: 6 servers, 1 of them disabled\n"), "{said}");
+    assert!(said.contains(":1:") && said.contains("bare.command: \"no-such-program\" is in none of the "), "{said}");
+    assert!(said.contains("path.command: there is no ") && !said.contains("/./"), "{said}");
+    assert!(said.contains("folder.command: \"/\" is a folder, not a program"), "{said}");
+    assert!(said.contains("plain.command: ") && said.contains("text\" is not executable"), "{said}");
+    assert_eq!(said.matches("warning: ").count(), 4, "{said}");
     let args = ["serve", "--listen", "127.0.0.1:0", "--config", arg(&config)];
     let run = Run::start(&mut world.landbridge(&args));
     run.says("bare.command: \"no-such-program\" is in none of the ", 1).await;
@@ -139,6 +144,48 @@ async fn a_check_tells_of_everything_that_serve_would_stumble_over() {
     let mut command = world.landbridge(&["config", "check"]);
     let (code, _, said) = output(command.env("OTEL_EXPORTER_OTLP_ENDPOINT", "nowhere")).await;
     assert!(code == Some(2) && said.contains("OTEL_EXPORTER_OTLP_ENDPOINT"), "{said}");
+}
+
+/// A slip in a path once made a folder wherever it led, and a folder where nothing can be made was found to be fine.
+#[tokio::test]
+async fn a_place_that_cannot_be_written_to_is_told_by_check_and_serve_alike() {
+    let world = World::new();
+    let missing = world.path("missing");
+    let file = missing.join("log");
+    for (flag, value, want) in [
+        ("--log-file", arg(&file), "there is no folder "),
+        ("--audit-log", arg(&file), "there is no folder "),
+        ("--data", "/proc/nope", "cannot be written: in /proc"),
+    ] {
+        for command in [&["config", "check"][..], &["serve", "--port", "0"]] {
+            let (code, _, said) = output(&mut world.landbridge(&[command, &[flag, value]].concat())).await;
+            assert_eq!(code, Some(2), "{command:?} {flag}: {said}");
+            assert!(said.contains(&format!("error: {flag}: {want}")), "{command:?} {flag}: {said}");
+        }
+    }
+    assert!(!missing.exists(), "nothing was made");
+}
+
+#[tokio::test]
+async fn keys_that_let_nobody_in_are_told() {
+    let world = World::new();
+    let config = world.servers(&json!({ "x": server("x") }));
+    let keys = world.write("keys", "# none yet\n");
+    let args = ["config", "check", "--config", arg(&config), "--auth", "keys", arg(&keys)];
+    let (code, out, said) = output(&mut world.landbridge(&args)).await;
+    assert_eq!((code, out.as_str()), (Some(0), "usable, with 1 warning: 1 server\n"), "{said}");
+    assert!(said.contains("there are no keys in it: nobody gets in with one"), "{said}");
+    for (name, scope) in [("good", "server:x"), ("lost", "server:nope")] {
+        let args = ["auth", "key", "new", name, "--scope", scope, "--file", arg(&keys)];
+        let (code, _, said) = output(&mut world.landbridge(&args)).await;
+        assert_eq!(code, Some(0), "{said}");
+    }
+    let args = ["serve", "--listen", "127.0.0.1:0", "--config", arg(&config), "--auth", "keys", arg(&keys)];
+    let run = Run::start(&mut world.landbridge(&args));
+    run.says("keys:3: the key \"lost\" is for a server \"nope\", which the config does not have", 1).await;
+    assert!(!run.said().contains("\"good\""), "{}", run.said());
+    let (code, _, said) = output(&mut world.landbridge(&["auth", "key", "new", "lost", "--file", arg(&keys)])).await;
+    assert!(code == Some(2) && said.contains("has a key \"lost\" already") && said.contains("line 3"), "{said}");
 }
 
 #[tokio::test]

@@ -48,6 +48,50 @@ async fn the_demo_listens_where_it_is_told() {
     assert!(said.contains("listening on http://127.0.0.1:") && !said.contains(":8080"), "{said}");
 }
 
+/// The variables once counted for `serve` alone, and a mistake was told of a flag that nobody had given.
+#[tokio::test]
+async fn the_teaching_server_listens_where_variables_and_flags_say() {
+    let free = || TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("its address").port();
+    let port = free().to_string();
+    let said = banner(landbridge(&["demo", "--http"]).env("PORT", &port)).await;
+    assert!(said.contains(&format!("listening on http://127.0.0.1:{port}\n")), "{said}");
+    let said = banner(landbridge(&["demo", "--http", "127.0.0.1:0"]).env("PORT", &port)).await;
+    assert!(!said.contains(&format!(":{port}\n")), "a flag is stronger: {said}");
+    let said = banner(&mut landbridge(&["serve", "--port", "0"])).await;
+    assert!(said.contains("listening on http://127.0.0.1:") && !said.contains(":0\n"), "{said}");
+    for flag in ["--http", "--listen"] {
+        ends(&mut landbridge(&["demo", flag, "8302"]), 2, &format!("error: {flag}: \"8302\" cannot be used")).await;
+    }
+    ends(landbridge(&["serve"]).env("PORT", "0"), 2, "error: PORT: \"0\" cannot be used").await;
+}
+
+#[tokio::test]
+async fn a_server_that_wants_a_key_is_tried_with_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let keys = folder.path().join("keys").display().to_string();
+    let made = landbridge(&["auth", "key", "new", "me", "--file", &keys]).stdout(Stdio::piped()).output().await;
+    let key = String::from_utf8(made.expect("its output").stdout).expect("text");
+    let mut command = landbridge(&["serve", "--listen", "127.0.0.1:0", "--auth", "keys", &keys]);
+    let mut child = command.spawn().expect("the binary starts");
+    let mut lines = BufReader::new(child.stderr.take().expect("stderr is piped")).lines();
+    let url = loop {
+        let line = tokio::time::timeout(PATIENCE, lines.next_line()).await.expect("in time").expect("text");
+        let line = line.expect("it runs");
+        if let Some(root) = line.strip_prefix("listening on ") {
+            break format!("{root}/mcp");
+        }
+    };
+    let said =
+        |output: std::process::Output| (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned());
+    let tried = landbridge(&["smoke", &url]).stdout(Stdio::piped()).output().await.expect("its output");
+    let (code, text) = said(tried);
+    assert!(code == Some(1) && text.contains("HTTP 401 Unauthorized") && text.contains("--header"), "{text}");
+    let header = format!("Authorization: Bearer {}", key.trim());
+    let tried = landbridge(&["smoke", &url, "--header", &header]).stdout(Stdio::piped()).output().await;
+    let (code, text) = said(tried.expect("its output"));
+    assert!(code == Some(0) && text.contains(" 0 failed"), "{text}");
+}
+
 #[tokio::test]
 async fn listening_everywhere_shows_an_address_that_works() {
     let said = banner(&mut landbridge(&["--listen", "0.0.0.0:0", "--insecure-no-auth"])).await;

@@ -22,6 +22,26 @@ async fn a_server_that_does_not_answer_in_time_ends_it_with_1() {
     until("the server is gone", || !is_alive(server)).await;
 }
 
+/// Nothing was once said of what it had written meanwhile.
+#[tokio::test]
+async fn a_program_that_is_no_server_is_quoted() {
+    let says = "echo 'Welcome to my server!'; echo 'Version 3'; while read line; do :; done";
+    for (says, want) in [
+        (
+            says,
+            "did not answer within 1 s; it wrote 2 lines on stdout, and none is a message of MCP; the first: \"Welcome",
+        ),
+        ("echo bye", "which is no message of MCP: \"bye\""),
+    ] {
+        let world = World::new();
+        let mut client =
+            world.wrap_command(&["--init-timeout", "1", "--no-cache"], &["sh", "-c", says].map(str::to_owned));
+        let answer = client.request("initialize", hello()).await;
+        let told = answer["error"]["message"].as_str().unwrap_or_default();
+        assert!(told.contains(want), "{answer}");
+    }
+}
+
 #[tokio::test]
 async fn a_signal_ends_it_while_the_server_has_not_said_who_it_is() {
     for how in [Signal::TERM, Signal::INT] {

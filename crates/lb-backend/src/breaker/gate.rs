@@ -127,15 +127,15 @@ impl Permit<'_> {
         if pass.is_probe() {
             self.gate.decided.notify_waiters();
         }
-        if let Some(delay) = left_alone {
-            let (called, seconds) = (&self.gate.called, delay.as_secs_f64());
-            match pass.is_probe() {
-                true => tracing::warn!("{called} still fails and is left alone for {seconds:.1} s"),
-                false => tracing::warn!(
-                    "{called} failed {FAILURES_MAX} times in a row and is left alone for {seconds:.1} s; last: {}",
-                    printable(why.as_bytes(), LAST_CHARS_MAX)
-                ),
-            }
+        let Some(delay) = left_alone else { return };
+        let (called, seconds) = (&self.gate.called, delay.as_secs_f64());
+        // Whoever tried says what failed and when it is tried again, which may be later than this.
+        match pass.is_probe() {
+            true => tracing::debug!("{called} still fails and is left alone for {seconds:.1} s"),
+            false => tracing::warn!(
+                "{called} failed {FAILURES_MAX} times in a row and is tried less often; last: {}",
+                printable(why.as_bytes(), LAST_CHARS_MAX)
+            ),
         }
     }
 }

@@ -83,7 +83,9 @@ impl Connector {
                 return Err(ConnectError::Stopping);
             }
             let error = match self.server.connect_in_either(wish).await {
-                Err(error @ (ConnectError::Exited { .. } | ConnectError::Spawn(_))) => error,
+                Err(error @ (ConnectError::Exited { .. } | ConnectError::Spawn(_) | ConnectError::NoProgram(_))) => {
+                    error
+                }
                 other => return other,
             };
             tracing::warn!("{}", report::failed(self.server.spec.name.as_str(), &error));
@@ -100,7 +102,11 @@ impl Connector {
     fn failed(&self, before: Life, error: &ConnectError) {
         let called = self.server.spec.name.as_str();
         let (words, what) = match (error, before) {
-            (ConnectError::Exited { exit, stderr }, _) => ((exit.clone(), stderr.clone()), report::ended(exit, stderr)),
+            (ConnectError::Exited { exit, stderr, stdout }, _) => {
+                let what = report::ended(exit, stderr);
+                let what = if stdout.is_empty() { what } else { format!("{what}; {stdout}") };
+                ((exit.clone(), stderr.clone()), what)
+            }
             (ConnectError::Spawn(why), _) => ((why.clone(), String::new()), format!("cannot start: {why}")),
             // Who waits for the login is told; the link is not for the log.
             (ConnectError::Stopping | ConnectError::LeftAlone { .. } | ConnectError::LoginNeeded(_), _) => {
@@ -110,6 +116,17 @@ impl Connector {
             (ConnectError::TooManyChildren(_), _) => {
                 *self.life.lock() = before;
                 return tracing::warn!("{}", report::failed(called, error));
+            }
+            // No crash either: once the program is there, the next call starts it.
+            (ConnectError::NoProgram(why), _) => {
+                *self.life.lock() = before;
+                let known = self.last_words.lock().0 == *why;
+                *self.last_words.lock() = (why.clone(), String::new());
+                return if known {
+                    tracing::debug!("{}", report::failed(called, error));
+                } else {
+                    tracing::warn!("{}; tried again when it is used", report::failed(called, error));
+                };
             }
             // The one attempt of a server that was given up.
             (error, Life::GaveUp { .. }) => ((error.to_string(), String::new()), format!("failed: {error}")),
@@ -171,7 +188,8 @@ const SPAWN_WAITS: [Duration; 2] = [Duration::from_millis(200), Duration::from_s
 
 fn spawn_failed(error: ConnectError) -> ConnectError {
     let (last, stderr) = match error {
-        ConnectError::Exited { exit, stderr } => (exit, stderr),
+        ConnectError::Exited { exit, stderr, stdout } if stdout.is_empty() => (exit, stderr),
+        ConnectError::Exited { exit, stderr, stdout } => (format!("{exit}; {stdout}"), stderr),
         other => (other.to_string(), String::new()),
     };
     let attempts = u32::try_from(SPAWN_WAITS.len() + 1).unwrap_or(u32::MAX);

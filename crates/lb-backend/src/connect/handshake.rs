@@ -47,7 +47,10 @@ async fn introduce(started: &Started, era: Era, params: &Raw, wait: Duration) ->
     let wrong = |error| if era == Era::Modern { EraError::WrongEra(error) } else { EraError::Failed(error) };
     match tokio::time::timeout(wait, request).await {
         Err(_) if started.is_remote() => Err(wrong(ConnectError::Timeout(wait))),
-        Err(_) => Err(wrong(ConnectError::Silent { within: wait, stderr: started.stderr() })),
+        Err(_) => {
+            let (stderr, stdout) = (started.stderr(), started.pipe().stray());
+            Err(wrong(ConnectError::Silent { within: wait, stderr, stdout }))
+        }
         Ok(Outcome::Result(result)) => era::welcome(era, result),
         Ok(Outcome::Error(_) | Outcome::Cancelled) if started.pipe().is_lost() => Err(wrong(exited(started).await)),
         Ok(Outcome::Error(error)) => Err(era::refusal(era, error.raw)),
@@ -57,7 +60,10 @@ async fn introduce(started: &Started, era: Era, params: &Raw, wait: Duration) ->
 
 async fn exited(started: &Started) -> ConnectError {
     let (exit, stderr) = started.last_words().await;
-    if started.is_remote() { ConnectError::Handshake(exit) } else { ConnectError::Exited { exit, stderr } }
+    if started.is_remote() {
+        return ConnectError::Handshake(exit);
+    }
+    ConnectError::Exited { exit, stderr, stdout: started.pipe().stray() }
 }
 
 /// The revision that a server settled on.

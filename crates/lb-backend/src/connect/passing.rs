@@ -90,7 +90,8 @@ impl ConnectError {
             | Self::LoginNeeded(_)
             | Self::LoginFailed(_)
             | Self::GaveUp { .. } => Tells::Nothing,
-            Self::Unauthorized { .. } | Self::Refused { .. } => Tells::Answered,
+            // Looking for a program spares nothing and nobody: once it is there, the next call finds it.
+            Self::NoProgram(_) | Self::Unauthorized { .. } | Self::Refused { .. } => Tells::Answered,
             Self::Status { status, .. } if *status < 500 => Tells::Answered,
             Self::Spawn(_)
             | Self::SpawnFailed { .. }

@@ -111,6 +111,7 @@ impl Reader {
                     let (server, start) = (&*self.pipe.server, printable(&line, SHOWN_CHARS_MAX));
                     tracing::debug!(server, %error, bytes = line.len(), "no message: {start}");
                     if self.pipe.runs != Runs::Remote {
+                        self.pipe.stray.line(&line);
                         self.pipe.intake.output(Output::Stdout, &line);
                     }
                 }
@@ -120,6 +121,7 @@ impl Reader {
 
     fn take_message(&self, message: &Message) {
         tracing::trace!(?message, "from server");
+        self.pipe.stray.message();
         if let Some(reply) = self.pipe.intake.take(message, Whence::Shared) {
             self.pipe.send(reply);
         }

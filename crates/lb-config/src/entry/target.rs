@@ -154,7 +154,9 @@ impl<'e> Entry<'e, '_> {
         if !by_path || self.find("cwd").is_some() {
             return Ok(command);
         }
-        self.scope.folder.join(command).into_os_string().into_string().map_err(|_| {
+        // Without what stands for the folder itself, which nobody reads easily.
+        let whole: PathBuf = self.scope.folder.join(command).components().collect();
+        whole.into_os_string().into_string().map_err(|_| {
             self.report
                 .error(node.at, path, "starts at the folder of this file, whose name is not UTF-8")
                 .hint("write the whole path, or give \"cwd\"");

@@ -131,9 +131,10 @@ pub fn gather(sources: Sources, scopes: &[Scope]) -> Gathered {
     let file_place = path.map(|path| (path, true)).or_else(|| Some((default()?, false)));
     let file = file_place.as_ref().filter(|(path, named)| *named || path.exists()).map(|(path, _)| path.clone());
     let mut from_file = file.as_deref().map(file::load).unwrap_or_default();
-    if sources.mistakes == Mistakes::Warned && from_file.problems.iter().any(is_error) {
-        // A file that others may write to, or that says something else than it seems to, is not followed in part.
-        from_file.told.clear();
+    // A file that others may write to, or that says something else than it seems to, is not followed in part. What it says
+    // is looked at all the same, so that everything is corrected at once.
+    let is_followed = sources.mistakes == Mistakes::Refused || !from_file.problems.iter().any(is_error);
+    if !is_followed {
         from_file.access = Access::default();
     }
     let mut gathered = Gathered {
@@ -148,9 +149,16 @@ pub fn gather(sources: Sources, scopes: &[Scope]) -> Gathered {
     };
     for setting in table().iter().filter(|setting| scopes.contains(&setting.scope)) {
         let mut told = variables.of(setting);
-        told.extend(from_file.told.iter().filter(|(key, _)| *key == setting.key).map(|(_, told)| told.clone()));
-        for (_, values) in sources.flags.iter().filter(|(key, _)| *key == setting.key) {
-            told.push(flag(setting, values));
+        let of_file = from_file.told.iter().filter(|(key, _)| *key == setting.key).map(|(_, told)| told.clone());
+        if is_followed {
+            told.extend(of_file);
+        } else {
+            let mut unused = Gathered::default();
+            unused.choose(setting, of_file.collect());
+            gathered.problems.append(&mut unused.problems);
+        }
+        for (key, values) in sources.flags.iter().filter(|(key, _)| meant(key) == setting.key) {
+            told.push(flag(setting, key, values));
         }
         gathered.choose(setting, told);
     }
@@ -184,13 +192,30 @@ pub fn fuzz_settings(bytes: &[u8]) -> (Vec<Problem>, bool) {
     (gathered.problems, usable)
 }
 
-fn flag(setting: &Setting, values: &[String]) -> Told {
+/// The setting of a flag, which some commands have under another name.
+fn meant(key: &'static str) -> &'static str {
+    match key {
+        "http" => "listen",
+        key => key,
+    }
+}
+
+fn flag(setting: &Setting, key: &str, values: &[String]) -> Told {
     let raw = match (setting.kind, values) {
         (Kind::Switch, []) => Raw::Bool(true),
         (_, [one]) => Raw::Text(one.clone()),
         (_, many) => Raw::List(many.to_vec()),
     };
-    Told { place: Place::Flag(setting.flag()), raw, unit: Unit::Seconds }
+    // The one that was typed.
+    Told { place: Place::Flag(key.replace('_', "-")), raw, unit: Unit::Seconds }
+}
+
+/// What a value may be in this place. Who types a port sees which one is taken for 0; in a variable it is a slip.
+fn kind(setting: &Setting, place: &Place) -> Kind {
+    match (setting.key, place, setting.kind) {
+        ("port", Place::Flag(_), Kind::Count(_, most)) => Kind::Count(0, most),
+        (_, _, kind) => kind,
+    }
 }
 
 impl Gathered {
@@ -198,7 +223,7 @@ impl Gathered {
     fn choose(&mut self, setting: &'static Setting, told: Vec<Told>) {
         let mut best: Option<Held> = None;
         for Told { place, raw, unit } in told {
-            match setting.kind.read(&raw, unit) {
+            match kind(setting, &place).read(&raw, unit) {
                 Ok(mut value) => {
                     self.anchor(setting, &place, &mut value);
                     // The first alias of a setting is the strongest, so that equals do not displace.

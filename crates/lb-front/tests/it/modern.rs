@@ -76,6 +76,12 @@ async fn requests_are_checked_in_the_order_that_clients_rely_on() {
         let (status, body) = json_of(reply);
         assert_eq!((status, body["error"]["code"].as_i64().unwrap_or_default()), want, "{what}: {body}");
         assert_eq!(body["id"], 1, "{what}: errors echo the id");
+        if what == "no version, unknown header" {
+            let text = body["error"]["message"].as_str().unwrap_or_default();
+            assert!(text.contains("unsupported protocol version"), "{body}");
+            assert_eq!(body["error"]["data"]["requested"], "v999.0.0");
+            assert!(body["error"]["data"]["supported"].as_array().is_some_and(|all| all.contains(&json!(VERSION))));
+        }
         if want.1 == -32022 {
             assert_eq!(body["error"]["data"], json!({ "supported": [VERSION], "requested": "v999.0.0" }));
         }

@@ -114,6 +114,9 @@ impl Backend {
             Output::Stderr => (Level::Warning, LogSource::Stderr),
             Output::Stdout => (Level::Info, LogSource::Stdout),
         };
+        if from == Output::Stdout {
+            self.stray.lock().get_or_insert_with(|| line.clone());
+        }
         let now = self.now();
         let row = LogRow { level, logger: None, source, data: Raw::string(line) };
         self.each(|session| session.log(&self.name, row.clone(), now));

@@ -40,6 +40,8 @@ pub struct Backend {
     pub(super) heard: watch::Sender<u64>,
     /// Held while what the connection said is taken in, so that it stays in order.
     pub(super) taking: Mutex<Asked>,
+    /// The first line on its stdout that was no message, since it was started last.
+    pub(super) stray: Mutex<Option<Text>>,
     pub(super) tasks: Tasks,
     pub(super) clock: Clock,
     pub(super) health_every: Duration,
@@ -98,6 +100,12 @@ pub(crate) const REMOVED: &str = "Server removed";
 /// Why a backend goes whose server is defined anew.
 pub(crate) const REDEFINED: &str = "Server configuration changed";
 
+/// Characters shown of a line that is no message.
+const STRAY_CHARS_MAX: usize = 100;
+
+/// How long a call of a tool waits for a server that is just being started: as long as that may take.
+pub(super) const START_MAX: Duration = Duration::from_secs(95);
+
 /// How long a call waits for a connection that is being made.
 pub(super) const JOIN_MAX: Duration = Duration::from_secs(10);
 
@@ -132,6 +140,7 @@ impl Backend {
             told: Mutex::default(),
             heard: watch::Sender::new(0),
             taking: Mutex::default(),
+            stray: Mutex::default(),
             tasks: gateway.tasks().child(),
             clock: gateway.clock(),
             health_every: policy.health_every,
@@ -278,14 +287,20 @@ impl Backend {
     pub fn view(&self) -> ServerView {
         let now = self.now();
         let left_alone = self.entry.server.left_alone_for().unwrap_or_default();
+        let stray = self.stray.lock().clone();
         let state = self.state.lock();
         let machine = &state.machine;
         let health = machine.health();
+        // Known at once, while it is still waited for in vain.
+        let stray = stray.filter(|_| machine.status() == Status::Connecting).map(|line| {
+            let line: String = line.chars().take(STRAY_CHARS_MAX).collect();
+            format!("it wrote on stdout, which is no message of MCP: {line:?}; an answer is still waited for")
+        });
         let wait = || machine.retry_at().map_or(Duration::ZERO, |at| now.until(at)).max(left_alone);
         ServerView {
             status: machine.status(),
             connected_at: machine.connected_at().filter(|_| health.is_some()).map(|at| at.unix),
-            last_error: machine.last_error().map(str::to_owned),
+            last_error: stray.or_else(|| machine.last_error().map(str::to_owned)),
             attempt: machine.attempt(),
             next_retry: machine.attempt().map(|_| wait()),
             healthy: health.map(|(_, degraded)| !degraded),
@@ -345,6 +360,11 @@ impl Backend {
     pub fn ready(self: &Arc<Self>, within: Duration) -> BoxFuture<'static, Result<Facts, Unavailable>> {
         let backend = self.clone();
         Box::pin(async move { backend.connected(within).await.map(|(_, facts)| facts) })
+    }
+
+    /// Whether it is being connected for the first time, or after it was given up.
+    pub fn is_connecting(&self) -> bool {
+        self.state.lock().machine.status() == Status::Connecting
     }
 
     /// The connection now, if there is one.
@@ -420,7 +440,9 @@ impl Backend {
                 view.attempt.unwrap_or(1),
                 wait.as_millis()
             ),
-            None if view.status == Status::Connecting => "; it is still being connected".to_owned(),
+            None if view.status == Status::Connecting => {
+                "; it is still being connected: call again, or wait for it with await_activity".to_owned()
+            }
             None => "; call reconnect_server to try again".to_owned(),
         };
         Unavailable {

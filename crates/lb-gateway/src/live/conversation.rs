@@ -13,7 +13,7 @@ use lb_wire::{Id, Message, Raw, Text, compose, splice};
 
 use super::Live;
 use super::apply::{TASK_STATUS, log_row, notification};
-use super::backend::{Backend, JOIN_MAX};
+use super::backend::{Backend, JOIN_MAX, START_MAX};
 use super::facts::is_out_of_reach;
 use super::input::Need;
 use super::lists::Listing;
@@ -130,7 +130,8 @@ impl Conversation {
         if let Some((connection, _)) = self.backend.current() {
             return Ok(connection);
         }
-        let connected = self.backend.connected(JOIN_MAX);
+        let starts = self.method == "tools/call" && self.backend.is_connecting();
+        let connected = self.backend.connected(if starts { START_MAX } else { JOIN_MAX });
         tokio::select! {
             connected = connected => match connected {
                 Ok((connection, _)) => Ok(connection),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lb_backend::{ConnectError, Connection, Wish};
 use lb_exchange::{Feed, Note, Outcome};
-use lb_session::backend::{Listed, Status};
+use lb_session::backend::{Listed, Remedy, Status};
 use lb_session::{Cause, Prints};
 use lb_wire::revision::{Era, code};
 use lb_wire::{Raw, Text, compose};
@@ -178,6 +178,7 @@ const SAID_CHARS_MAX: usize = 500;
 async fn attempt(backend: &Arc<Backend>, generation: u64, forced: bool) {
     let feed = Feed::of_session();
     feed.listen();
+    *backend.stray.lock() = None;
     backend.changed();
     let connecting = async {
         let permit = match backend.entry.is_http() {
@@ -201,12 +202,21 @@ async fn attempt(backend: &Arc<Backend>, generation: u64, forced: bool) {
     let outcome = tokio::select! {
         outcome = connecting => outcome,
         () = stopped(backend) => return,
+        () = hear(backend, &feed, generation) => return,
     };
-    // What it wrote to stderr counts, whether it works or not.
+    // What it wrote last counts, whether it works or not.
     drop(backend.take_in(&feed, generation));
     match outcome {
         Ok((connection, known)) => succeeded(backend, generation, forced, connection, known).await,
         Err(error) => failed(backend, generation, &error),
+    }
+}
+
+/// Takes in what a server writes while it is being connected, as it comes; never ends by itself.
+async fn hear(backend: &Backend, feed: &Feed, generation: u64) {
+    loop {
+        feed.ready().await;
+        drop(backend.take_in(feed, generation));
     }
 }
 
@@ -334,19 +344,24 @@ fn differences(backend: &Backend, before: Option<Prints>, now: Prints) {
 
 fn failed(backend: &Arc<Backend>, generation: u64, error: &ConnectError) {
     let now = backend.now();
-    let hopeless = matches!(error, ConnectError::Unauthorized { .. } | ConnectError::LoginNeeded(_));
     let message = error.message(&format!("server '{}'", backend.name));
     let login = match error {
         ConnectError::LoginNeeded(needed) => Some(needed.clone()),
         _ => None,
     };
-    let (told, trial, is_new) = {
+    let (told, trial, is_new, is_first) = {
         let mut state = backend.state.lock();
-        let hopeless = hopeless || state.trial;
-        let told = state.machine.failed(generation, &error.to_string(), hopeless, now, jitter());
+        let remedy = match error {
+            _ if state.trial => Remedy::Known,
+            ConnectError::LoginNeeded(_) => Remedy::Known,
+            error if error.is_lasting() => Remedy::Mending,
+            _ => Remedy::Time,
+        };
+        let is_first = state.attempts == 0;
+        let told = state.machine.failed(generation, &error.to_string(), remedy, now, jitter());
         state.order.reconnect = false;
         let before = std::mem::replace(&mut state.login, login.clone());
-        (told.unwrap_or_default(), state.trial, login.is_some() && before != login)
+        (told.unwrap_or_default(), state.trial, login.is_some() && before != login, is_first)
     };
     match error {
         // That it is left alone was said when that began.
@@ -355,7 +370,7 @@ fn failed(backend: &Arc<Backend>, generation: u64, error: &ConnectError) {
         ConnectError::LoginNeeded(_) if is_new => tracing::info!(server = &*backend.name, "server_login_needed"),
         ConnectError::LoginNeeded(_) => {}
         _ if trial => {}
-        _ => tracing::warn!(server = &*backend.name, error = message, "server_reconnect_failed"),
+        _ => say_failed(backend, error, &message, is_first),
     }
     if let Some(login) = login.clone().filter(|_| is_new) {
         backend.connect_after(login);
@@ -378,6 +393,28 @@ fn failed(backend: &Arc<Backend>, generation: u64, error: &ConnectError) {
         state.last = Some(Unavailable { code, message, status, attempt, next_retry, last_error, login });
     }
     backend.changed();
+}
+
+/// One line for each attempt, with the time of the next one. What was said of a server that waits to be mended is not
+/// said again by whoever uses it meanwhile.
+fn say_failed(backend: &Arc<Backend>, error: &ConnectError, message: &str, is_first: bool) {
+    let known = error.is_lasting()
+        && backend
+            .state
+            .lock()
+            .last
+            .as_ref()
+            .is_some_and(|last| last.status == Status::Error && last.message == message);
+    let next = match backend.view().next_retry {
+        Some(wait) => format!("tried again in {:.1} s", wait.as_secs_f64()),
+        None => "tried again when it is used".to_owned(),
+    };
+    let server = &*backend.name;
+    match (known, is_first) {
+        (true, _) => tracing::debug!(server, error = message, next, "server_connect_failed"),
+        (false, true) => tracing::warn!(server, error = message, next, "server_connect_failed"),
+        (false, false) => tracing::warn!(server, error = message, next, "server_reconnect_failed"),
+    }
 }
 
 /// Sees whether a server that was out of reach is back and still knows us.

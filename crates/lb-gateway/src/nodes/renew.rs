@@ -20,6 +20,7 @@ pub(super) async fn run(member: Weak<Membership>, joined: Instant, tasks: Tasks)
     let mut due = joined + RENEW_EVERY;
     // Whether others may have missed a renewal, and so may we.
     let (mut wake, mut pause, mut unsettled) = (due, RETRY.0, false);
+    let mut failures = 0_u32;
     loop {
         let look = Instant::now() + WATCH_EVERY;
         let rung = tokio::select! {
@@ -52,12 +53,16 @@ pub(super) async fn run(member: Weak<Membership>, joined: Instant, tasks: Tasks)
                     unsettled = true;
                 }
                 due = began + RENEW_EVERY;
-                (wake, pause) = (due, RETRY.0);
+                (wake, pause, failures) = (due, RETRY.0, 0);
             }
             Err(error) => {
                 member.trouble.note();
                 unsettled = true;
-                tracing::warn!(%error, node = %member.me.id, "the node could not say that it lives, and tries again");
+                failures += 1;
+                // Said after ever longer times: whoever reads the log knows by then.
+                if failures.is_power_of_two() {
+                    tracing::warn!(%error, node = %member.me.id, failures, "the node could not say that it lives, and tries again");
+                }
                 wake = Instant::now() + pause.mul_f64(rand::random_range(0.5..1.0));
                 pause = (pause * 2).min(RETRY.1);
             }

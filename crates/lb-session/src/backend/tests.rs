@@ -122,7 +122,7 @@ fn what_an_older_attempt_reports_is_stale() {
     let first = backend.start(at(0));
     let second = backend.start(at(0));
     assert_eq!(backend.connected(first, &listed(), false, at(0)).err(), Some(Stale));
-    assert_eq!(backend.failed(first, "late", false, at(0), NO_JITTER).err(), Some(Stale));
+    assert_eq!(backend.failed(first, "late", Remedy::Time, at(0), NO_JITTER).err(), Some(Stale));
     assert!(backend.stop(None).is_empty(), "it was never up");
     assert_eq!(backend.connected(second, &listed(), false, at(0)).err(), Some(Stale), "removed while connecting");
 }
@@ -147,7 +147,7 @@ fn attempts_are_told_until_they_are_routine() {
     for _ in 0..40 {
         let moment = Moment { up: now, unix: now };
         let generation = backend.start(moment);
-        let news = backend.failed(generation, "refused", false, moment, NO_JITTER).expect("current");
+        let news = backend.failed(generation, "refused", Remedy::Time, moment, NO_JITTER).expect("current");
         if !news.is_empty() {
             told.push(backend.attempt().expect("is out of reach"));
         }
@@ -157,18 +157,42 @@ fn attempts_are_told_until_they_are_routine() {
     assert_eq!(told, [1, 2, 3, 4, 5, 9, 19, 29, 39]);
 }
 
+/// One whose program is not there was once tried again for ever, and each attempt was told.
+#[test]
+fn what_only_somebody_can_mend_is_told_once_for_each_reason_and_left() {
+    let mut backend = child(Restart::default());
+    let mut fails = |why: &str, remedy| {
+        let generation = backend.start(at(1));
+        let told = backend.failed(generation, why, remedy, at(1), NO_JITTER).expect("current");
+        assert_eq!((backend.status(), backend.retry_at()), (Status::Error, None), "{why}");
+        names(&told)
+    };
+    assert_eq!(fails("program not found", Remedy::Mending), ["server_restart_failed"]);
+    for _ in 0..3 {
+        assert!(fails("program not found", Remedy::Mending).is_empty(), "whoever uses it is told by the answer");
+    }
+    assert_eq!(fails("program not executable", Remedy::Mending), ["server_restart_failed"]);
+    assert!(fails("a login is needed", Remedy::Known).is_empty());
+    let generation = up(&mut backend, at(2));
+    backend.lost(generation, "gone", None, at(3), NO_JITTER).expect("current");
+    let generation = backend.start(at(4));
+    let told =
+        backend.failed(generation, "program not executable", Remedy::Mending, at(4), NO_JITTER).expect("current");
+    assert_eq!(names(&told), ["server_restart_failed"], "it worked in between");
+}
+
 #[test]
 fn whoever_is_in_a_hurry_does_not_lengthen_the_waits_of_others() {
     let mut backend = http();
     let generation = backend.start(at(0));
-    backend.failed(generation, "refused", false, at(0), NO_JITTER).expect("current");
+    backend.failed(generation, "refused", Remedy::Time, at(0), NO_JITTER).expect("current");
     for _ in 0..10 {
         let generation = backend.start(at(0));
-        assert!(backend.failed(generation, "refused", false, at(0), NO_JITTER).expect("current").is_empty());
+        assert!(backend.failed(generation, "refused", Remedy::Time, at(0), NO_JITTER).expect("current").is_empty());
         assert_eq!((backend.attempt(), backend.retry_at()), (Some(1), Some(Duration::from_secs(1))));
     }
     let generation = backend.start(at(1));
-    backend.failed(generation, "refused", false, at(1), NO_JITTER).expect("current");
+    backend.failed(generation, "refused", Remedy::Time, at(1), NO_JITTER).expect("current");
     assert_eq!((backend.attempt(), backend.retry_at()), (Some(2), Some(Duration::from_secs(3))));
 }
 
@@ -197,7 +221,14 @@ fn any_history_makes_sense() {
                     Ok(vec![])
                 }
                 1 => backend.connected(generation, &listed(), random(2) == 0, moment),
-                2 => backend.failed(generation, "x", random(8) == 0, moment, NO_JITTER),
+                2 => {
+                    let remedy = match random(16) {
+                        0 => Remedy::Mending,
+                        1 => Remedy::Known,
+                        _ => Remedy::Time,
+                    };
+                    backend.failed(generation, "x", remedy, moment, NO_JITTER)
+                }
                 3 => backend.lost(generation, "x", None, moment, NO_JITTER),
                 4 => backend.suspect(generation, "x", moment, NO_JITTER),
                 5 => backend.resumed(generation, &listed(), moment),

@@ -14,7 +14,7 @@ impl Happening {
             Self::ElicitationExpired { request, cause: Cause::Timeout, .. } => {
                 tracing::warn!(server, %request, "elicitation_timeout");
             }
-            Self::ServerReconnecting { attempt, next_retry } => {
+            Self::ServerReconnecting { attempt, next_retry, .. } => {
                 tracing::info!(server, attempt, ?next_retry, "server_reconnecting");
             }
             _ => {}

@@ -144,9 +144,9 @@ fn of_servers() -> Vec<Told> {
             r#"{"name":"files","wasIntentional":false,"reason":"eof"}"#,
         ),
         (
-            Happening::ServerReconnecting { attempt: 2, next_retry: Duration::from_millis(1_500) },
+            Happening::ServerReconnecting { attempt: 2, next_retry: Duration::from_millis(1_500), error: "eof".into() },
             "server_reconnecting",
-            r#"{"name":"files","attempt":2,"nextRetryMs":1500}"#,
+            r#"{"name":"files","attempt":2,"nextRetryMs":1500,"error":"eof"}"#,
         ),
         (
             reconnected(false, true),

@@ -54,13 +54,8 @@ async fn run(request: Request) -> Checked<Reply> {
     let within = request.args.millis("timeout_ms", 100..=900_000)?.unwrap_or(WAIT);
     let cell = request.live().cell();
     let mut watch = cell.watch_activity().map_err(|error| Failure::new(failure::LIMIT_EXCEEDED, error.to_string()))?;
-    let first = match request.args.maybe_text("last_event_id")? {
-        Some(id) => cell.with(|session| session.events.after(&id)).map_err(|_| {
-            refuse("last_event_id", "names no event of this session; leave it out to get what you have not had")
-        })?,
-        None => cell.with(take),
-    };
-    if !first.events.is_empty() || first.gap.is_some() {
+    let since = request.args.maybe_text("last_event_id")?;
+    if let Some(first) = cell.with(|session| first(session, since.as_deref()))? {
         return Ok(reply(&request, &Why::Immediate, first));
     }
     let happens = poll_fn(|cx| {
@@ -68,19 +63,36 @@ async fn run(request: Request) -> Checked<Reply> {
             if session.is_closed() {
                 return Some(None);
             }
-            let taken = take(session);
-            match taken.events.is_empty() {
-                true => session.is_leaving().then_some(None),
-                false => Some(Some(taken)),
+            match session.events.has_news() {
+                true => Some(Some(take(session))),
+                false => session.is_leaving().then_some(None),
             }
         })
     });
     let (why, taken) = match tokio::time::timeout(within, happens).await {
         Ok(Some(taken)) => (Why::Event, taken),
         Ok(None) => (Why::Shutdown, Taken::default()),
-        Err(_) => (Why::Timeout, Taken::default()),
+        // What was not worth waking for is told now.
+        Err(_) => (Why::Timeout, cell.with(take)),
     };
     Ok(reply(&request, &why, taken))
+}
+
+/// What is told at once, if anything is worth that.
+fn first(session: &mut Session, since: Option<&str>) -> Checked<Option<Taken>> {
+    let Some(id) = since else {
+        return Ok(session.events.has_news().then(|| take(session)));
+    };
+    let taken = session.events.after(id).map_err(|_| {
+        refuse("last_event_id", "names no event of this session; leave it out to get what you have not had")
+    })?;
+    if taken.gap.is_some() || taken.events.iter().any(|event| !event.is_routine()) {
+        return Ok(Some(taken));
+    }
+    if let Some(lease) = taken.lease {
+        session.events.roll_back(lease);
+    }
+    Ok(None)
 }
 
 fn take(session: &mut Session) -> Taken {
@@ -91,7 +103,7 @@ fn take(session: &mut Session) -> Taken {
 fn reply(request: &Request, why: &Why, taken: Taken) -> Reply {
     let knows = |server: &str| request.knows(server);
     let (last, taken) = (taken.events.last().map(|event| event.id), taken.seen_by(Sight::of(&knows)));
-    let first = taken.events.first();
+    let first = taken.events.iter().find(|event| !event.is_routine());
     let (trigger, by) = trigger(why, first.map(|event| &**event));
     // A lost server is a trigger of its own, whatever else was first.
     let lost =

@@ -65,6 +65,8 @@ async fn run(request: Request, out: Yield, tracked: Tracked) -> End {
             Connected::Cancelled => return End::ours(Outcome::Cancelled),
             // The call asks for the login itself, and waits for it.
             Connected::No(why) if why.login.is_some() => {}
+            // Nothing has failed: the call goes on when the server is there, and becomes a task if that takes long.
+            Connected::No(_) if backend.is_connecting() => {}
             Connected::No(why) => {
                 let failure = Failure::unavailable(backend.name(), &why);
                 return finish(Reply::failed(failure), &request.seen, tracked);

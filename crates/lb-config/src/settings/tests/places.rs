@@ -245,6 +245,8 @@ fn a_command_that_hardly_uses_the_file_is_warned_of_its_mistakes_and_runs_withou
     let (level, said, is_broken) = settle("log_level = \"debug\"\nmax_sesions = 7\n");
     assert_eq!((level, is_broken), (None, false));
     assert!(said.starts_with("warning: ") && said.contains("did you mean max_sessions?"), "{said}");
+    let (level, said, is_broken) = settle("log_level = \"loud\"\nmax_sesions = 7\n");
+    assert!(level.is_none() && !is_broken && said.contains("max_sesions") && said.contains("\"loud\""), "{said}");
     let (_, said, is_broken) = settle("log_level = \"loud\"\n");
     assert!(!is_broken && said.starts_with("warning: ") && said.contains("log_level"), "{said}");
 }
