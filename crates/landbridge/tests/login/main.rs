@@ -27,5 +27,6 @@ mod secrets;
 mod site;
 mod socket;
 mod wire;
+mod within;
 
 const LANDBRIDGE: &str = env!("CARGO_BIN_EXE_landbridge");
