@@ -1,11 +1,14 @@
 //! People log in at a real provider, programs send keys, and everybody else stays outside.
 
 mod away;
+mod belongings;
 mod clocks;
 mod documents;
 mod ends;
 mod failover;
 mod first;
+#[path = "../behind/guard.rs"]
+mod guard;
 mod keys;
 mod leaks;
 mod nodes;
