@@ -31,6 +31,7 @@ mod secrets;
 mod site;
 mod slow;
 mod socket;
+mod windows;
 mod wire;
 mod within;
 
