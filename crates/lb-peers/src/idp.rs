@@ -28,7 +28,7 @@ pub struct Options {
     pub groups_claim: String,
     /// How what it says of people is signed, with a key of its own; empty for RS256.
     pub signing: String,
-    /// A file that it writes every exchange at its token endpoint to, secrets and all.
+    /// A file that it writes every exchange to where tokens and clients are made, secrets and all.
     pub notes: Option<PathBuf>,
     /// A file that it writes the path of every request to, a line each.
     pub visits: Option<PathBuf>,
@@ -42,6 +42,10 @@ pub struct Options {
     pub access_life: Option<Duration>,
     /// A file with everything that it must know after a restart; without one it forgets.
     pub store: Option<PathBuf>,
+    /// The certificate of a site whose documents it takes as clients; without one it takes none.
+    pub documents_ca: Option<PathBuf>,
+    /// A file with the milliseconds that it thinks about every request, as it is when the request comes.
+    pub delay: Option<PathBuf>,
 }
 
 /// A running provider. Dropping it kills it.
@@ -74,6 +78,10 @@ impl Idp {
         command.envs(options.notes.as_ref().map(|notes| ("NOTES", notes)));
         command.envs(options.visits.as_ref().map(|visits| ("VISITS", visits)));
         command.env("GROUPS", &options.groups).env("CLIENT_REDIRECTS", options.redirects.join(","));
+        command.envs(options.delay.as_ref().map(|delay| ("DELAY", delay)));
+        if let Some(ca) = &options.documents_ca {
+            command.env("DOCUMENTS", "yes").env("NODE_EXTRA_CA_CERTS", ca);
+        }
         if let Some(keys) = &options.keys {
             command.env("JWKS", keys);
         }

@@ -6,8 +6,15 @@
 mod world;
 
 mod alone;
+mod document;
+mod guard;
 mod keyring;
 mod people;
+#[path = "../login/search.rs"]
+mod search;
+mod secrets;
+mod service;
+mod tap;
 
 use std::time::Duration;
 

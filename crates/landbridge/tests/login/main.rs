@@ -1,13 +1,17 @@
 //! People log in at a real provider, programs send keys, and everybody else stays outside.
 
 mod away;
+mod belongings;
 mod clocks;
 mod documents;
 mod ends;
 mod failover;
 mod first;
+#[path = "../behind/guard.rs"]
+mod guard;
 mod keys;
 mod leaks;
+mod named;
 mod nodes;
 mod oauth;
 mod often;
@@ -25,7 +29,10 @@ mod redeem;
 mod search;
 mod secrets;
 mod site;
+mod slow;
 mod socket;
+mod windows;
 mod wire;
+mod within;
 
 const LANDBRIDGE: &str = env!("CARGO_BIN_EXE_landbridge");

@@ -1,5 +1,6 @@
 // The pages of a login in a real browser: one function per test. Arguments: playwright, the browser, the step, the URL of
-// the gateway, a folder for pictures. CLIENTS in the environment has the ids of registered clients by name.
+// the gateway, a folder for pictures. CLIENTS in the environment has the ids of registered clients by name, LINKS those to
+// logins at a server, with the person each is for.
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
 import { createServer } from 'node:http';
@@ -8,6 +9,7 @@ import { pathToFileURL } from 'node:url';
 const [playwright, executablePath, step, gateway, pictures] = process.argv.slice(2);
 const { chromium } = await import(pathToFileURL(playwright));
 const clients = JSON.parse(process.env.CLIENTS);
+const links = JSON.parse(process.env.LINKS);
 const looks = [375, 1280].flatMap(width => ['light', 'dark'].map(colorScheme => ({ width, colorScheme })));
 
 // The client: it waits where its person comes back to.
@@ -113,6 +115,27 @@ async function redeems(code, client) {
     assert.equal(answer.status, 200, await answer.text());
 }
 
+/** Whoever is at the provider says who they are, and that the gateway may know. */
+async function atProvider(page, user, until) {
+    await page.locator('input[name=login]').fill(user);
+    await page.locator('input[name=password]').fill('x');
+    await page.locator('button[type=submit]').click();
+    await page.locator('button[type=submit]').click();
+    await page.waitForURL(until);
+}
+
+/** What a page of ours says, after a look at it. */
+async function seen(page, problems, name, look) {
+    await readable(page, problems, `${name}-${look.width}-${look.colorScheme}`);
+    return page.locator('main').innerText();
+}
+
+/** The status of the next page of ours at this path. */
+function statusAt(page, path) {
+    const ours = response => response.url().startsWith(`${gateway}${path}`) && response.status() !== 303;
+    return page.waitForResponse(ours).then(response => response.status());
+}
+
 const steps = {
     async flow() {
         for (const look of looks) {
@@ -203,6 +226,88 @@ const steps = {
         const frame = await (await other.waitForSelector('iframe')).contentFrame();
         await frame.waitForURL(at => at.href.startsWith('chrome-error:'));
         await context.close();
+    },
+
+    // The provider is not there.
+    async away() {
+        for (const look of looks) {
+            const { context, page, problems } = await open(look);
+            await page.goto(start(clients.plain));
+            const status = statusAt(page, '/consent');
+            await page.getByRole('button', { name: 'Allow and log in' }).click();
+            assert.equal(await status, 503);
+            const text = await seen(page, problems, 'away', look);
+            assert.match(text, /The provider of the login cannot be reached/);
+            assert.match(text, /try again/i, 'it says what to do');
+            await context.close();
+        }
+    },
+
+    // Logins at a server behind the gateway: done, said no to, another's, and over.
+    async behind() {
+        for (const [number, look] of [looks[1], looks[2]].entries()) {
+            const { context, page, problems } = await open(look);
+            const [user, link] = links.done[number];
+            await page.goto(link);
+            const back = statusAt(page, '/oauth/backend/callback');
+            await atProvider(page, user, /\/interaction\//);
+            // The provider of the server asks as well.
+            await page.locator('button[type=submit]').click();
+            assert.equal(await back, 200);
+            assert.match(await seen(page, problems, 'behind-done', look), /You are logged in at team/);
+            assert.equal((await page.reload()).status(), 400, 'it is used once');
+            assert.match(await seen(page, problems, 'behind-over', look), /Start again/);
+            await context.close();
+        }
+        for (const [number, look] of [looks[1], looks[2]].entries()) {
+            const { context, page, problems } = await open(look);
+            const [user, link] = links.refused[number];
+            await page.goto(link);
+            await atProvider(page, user, /\/interaction\//);
+            const back = statusAt(page, '/oauth/backend/callback');
+            await page.getByText('Cancel').click();
+            assert.equal(await back, 400);
+            assert.match(await seen(page, problems, 'behind-refused', look), /it was denied/);
+            await context.close();
+        }
+        for (const look of [looks[1], looks[2]]) {
+            const { context, page, problems } = await open(look);
+            const [, link] = links.foreign;
+            await page.goto(link);
+            const begun = statusAt(page, '/oauth/backend/start');
+            await atProvider(page, 'mallory', to => to.href.startsWith(gateway));
+            assert.equal(await begun, 403);
+            assert.match(await seen(page, problems, 'behind-foreign', look), /Only who began it can finish it/);
+            assert.equal((await page.goto(`${gateway}/oauth/backend/start?id=${'A'.repeat(43)}`)).status(), 400);
+            assert.match(await seen(page, problems, 'behind-unknown', look), /Start again/);
+            await context.close();
+        }
+    },
+
+    // Pages of operators, to those who are none, and after a logout.
+    async operators() {
+        for (const look of [looks[1], looks[2]]) {
+            const { context, page, problems } = await open(look);
+            await page.goto(`${gateway}/waterfall`);
+            const status = statusAt(page, '/oauth/callback');
+            await atProvider(page, 'alice', to => to.href.startsWith(gateway));
+            assert.equal(await status, 403);
+            assert.match(await seen(page, problems, 'operator-none', look), /administrator/);
+            await context.close();
+        }
+        for (const look of [looks[0], looks[3]]) {
+            const { context, page, problems } = await open(look);
+            await page.goto(`${gateway}/sessions`);
+            await atProvider(page, 'carol', `${gateway}/sessions`);
+            const out = await page.goto(`${gateway}/logout`);
+            assert.equal(out.status(), 200);
+            assert.match(await seen(page, problems, 'operator-out', look), /logged out/i);
+            // Whoever opens a page again is sent to the provider again, which may know them still.
+            const asked = page.waitForRequest(request => !request.url().startsWith(gateway));
+            await page.goto(`${gateway}/sessions`);
+            await asked;
+            await context.close();
+        }
     },
 
     async errors() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lb_peers::installed;
 use lb_peers::raw::http::headers;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::world::{ALLOW, REDIRECT, World, register, send, value};
@@ -22,21 +22,29 @@ const BROWSER: &str = "/usr/bin/chromium-headless-shell";
 async fn look(step: &str) {
     let world = World::start(ALLOW, &[]).await;
     let clients = json!({ "plain": register(world.at()).await, "hostile": hostile(&world).await });
+    browse(step, &world.url, &clients, &json!({}))
+        .await
+        .unwrap_or_else(|why| panic!("{why}; {}", world.gateway.said()));
+}
+
+/// Does one of the functions of `pages.mjs`, which is told of clients and of links.
+pub async fn browse(step: &str, url: &str, clients: &Value, links: &Value) -> Result<(), String> {
     let pictures = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("login");
     std::fs::create_dir_all(&pictures).expect("a folder for pictures");
     assert!(Path::new(BROWSER).exists(), "{BROWSER} is not there: run `cargo xtask peers`");
     let mut browser = Command::new(installed::node())
         .arg(format!("{}/tests/login/pages.mjs", env!("CARGO_MANIFEST_DIR")))
         .arg(installed::file("playwright", "node_modules/playwright-core/index.mjs"))
-        .args([BROWSER, step, &world.url])
+        .args([BROWSER, step, url])
         .arg(&pictures)
         .env("CLIENTS", clients.to_string())
+        .env("LINKS", links.to_string())
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .spawn()
         .expect("node starts");
     let ended = tokio::time::timeout(LOOK_MAX, browser.wait()).await.expect("in time").expect("the browser's end");
-    assert!(ended.success(), "{step}: {ended}; what went wrong is on stderr; {}", world.gateway.said());
+    if ended.success() { Ok(()) } else { Err(format!("{step}: {ended}; what went wrong is on stderr")) }
 }
 
 /// A client with a name that is long, looks like another, turns the text around and would like to run.

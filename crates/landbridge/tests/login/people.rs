@@ -4,14 +4,16 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
-use lb_peers::harness::{Gateway, peer};
-use lb_peers::idp::{Browser, Decision};
+use lb_peers::harness::{Gateway, HttpPeer, peer};
+use lb_peers::idp::{Browser, Decision, Idp};
 use lb_peers::raw::RawHttp;
 use lb_peers::raw::http::{Headers, Response, headers, modern_headers, modern_meta, post_headers};
 use serde_json::{Value, json};
 
 use crate::LANDBRIDGE;
+use crate::belongings::{self, Belongings};
 use crate::cluster::Cluster;
+use crate::guard::{Guard, Wants};
 use crate::world::{
     ALLOW, Client, OPERATOR, REDIRECT, Tokens, World, authorize, free_port, get, parameter, provider, redeem, register,
     send, serve, value, with_provider,
@@ -19,22 +21,25 @@ use crate::world::{
 
 const PEOPLE: usize = 50;
 const AT_ONCE: usize = 6;
-/// The one whom the provider calls an administrator.
-const ADMIN: usize = 7;
+/// Those whom the provider calls administrators, and their names.
+const ADMINS: [(usize, &str); 3] = [(7, "carol"), (8, "dave"), (31, "erin")];
+/// Every so many log in at the server that wants a login.
+const LOG_IN_EVERY: usize = 4;
 
 /// Somebody, what is theirs, and every word that they were told.
-struct Person {
-    name: String,
+pub struct Person {
+    pub name: String,
     /// What only they ever say.
-    mark: String,
-    tokens: Tokens,
-    session: Client,
+    pub mark: String,
+    pub tokens: Tokens,
+    pub session: Client,
     by_itself: Client,
     stream: RawHttp,
     /// A timer and an event of theirs.
     timer: String,
     cursor: String,
-    told: String,
+    pub told: String,
+    things: Option<Belongings>,
 }
 
 /// What another one has stolen who has no token of theirs.
@@ -43,16 +48,24 @@ struct Stolen {
     sessions: [Headers; 2],
     timer: String,
     cursor: String,
+    things: belongings::Stolen,
 }
 
 fn name(number: usize) -> String {
-    if number == ADMIN { "carol".into() } else { format!("person{number:02}x{:06x}", rand::random::<u32>() >> 8) }
+    match ADMINS.iter().find(|(admin, _)| *admin == number) {
+        Some((_, name)) => (*name).to_owned(),
+        None => format!("person{number:02}x{:06x}", rand::random::<u32>() >> 8),
+    }
+}
+
+fn is_admin(name: &str) -> bool {
+    ADMINS.iter().any(|(_, admin)| *admin == name)
 }
 
 /// Logs in and leaves something in every place there is.
 async fn comes(cluster: &Cluster, client: &str, number: usize) -> Person {
     let (name, mark) = (name(number), format!("mark{number:02}x{:08x}", rand::random::<u32>()));
-    let scope = if number == ADMIN { "mcp:admin" } else { "mcp:call" };
+    let scope = if is_admin(&name) { "mcp:admin" } else { "mcp:call" };
     let mut browser = Browser::at(&format!("198.51.100.{number}"));
     let login = browser.login(&authorize(&cluster.url, client, scope), REDIRECT, &name, Decision::Approve).await;
     let stopped = login.expect("it goes on");
@@ -65,7 +78,7 @@ async fn comes(cluster: &Cluster, client: &str, number: usize) -> Person {
     stream.send("GET", "/mcp", &session.headers(), b"").await.expect("sent");
     assert_eq!(stream.head().await.expect("a head").status(), 200);
     let (timer, cursor, told) = (String::new(), String::new(), String::new());
-    let mut person = Person { name, mark, tokens, session, by_itself, stream, timer, cursor, told };
+    let mut person = Person { name, mark, tokens, session, by_itself, stream, timer, cursor, told, things: None };
     let mark = person.mark.clone();
     let message = json!({ "message": mark });
     let echo = json!({ "server": "it", "tool": "echo", "args": message });
@@ -76,6 +89,8 @@ async fn comes(cluster: &Cluster, client: &str, number: usize) -> Person {
     let answer = person.by_itself.call("echo", message).await;
     person.note(&answer);
     person.modern("execute_tool", &echo).await;
+    let (is_admin, logs_in) = (is_admin(&person.name), number.is_multiple_of(LOG_IN_EVERY));
+    person.things = Some(Belongings::of(&mut person, browser, is_admin, logs_in).await);
     person
 }
 
@@ -88,14 +103,14 @@ impl Person {
         self.told.push('\n');
     }
 
-    async fn call(&mut self, tool: &str, arguments: Value) -> Value {
+    pub async fn call(&mut self, tool: &str, arguments: Value) -> Value {
         let answer = self.session.call(tool, arguments).await;
         assert_eq!(answer.head.status(), 200, "{tool}: {}", answer.text());
         self.note(&answer);
         value(&answer)
     }
 
-    async fn modern(&mut self, tool: &str, arguments: &Value) {
+    pub async fn modern(&mut self, tool: &str, arguments: &Value) {
         let mut all = modern_headers("tools/call", Some(tool));
         all.push(("Authorization".into(), format!("Bearer {}", self.tokens.access)));
         let body = format!(
@@ -108,7 +123,7 @@ impl Person {
     }
 
     /// A request as they send it, to wherever it leads.
-    async fn ask(&mut self, method: &str, path: &str, with: Headers, body: &[u8]) -> u16 {
+    pub async fn ask(&mut self, method: &str, path: &str, with: Headers, body: &[u8]) -> u16 {
         let mut all = post_headers();
         all.push(("Authorization".into(), format!("Bearer {}", self.tokens.access)));
         all.extend(with);
@@ -121,7 +136,8 @@ impl Person {
         let sessions = [&self.session, &self.by_itself].map(|client| {
             client.headers().into_iter().filter(|(name, _)| name.to_ascii_lowercase().starts_with("mcp-")).collect()
         });
-        Stolen { sessions, timer: self.timer.clone(), cursor: self.cursor.clone() }
+        let things = self.things.as_ref().expect("they have something").stolen();
+        Stolen { sessions, timer: self.timer.clone(), cursor: self.cursor.clone(), things }
     }
 
     fn session_ids(&self) -> Vec<String> {
@@ -139,6 +155,7 @@ async fn looks(nodes: [SocketAddr; 2], mut person: Person) -> Person {
         ("list_tasks", json!({ "include_completed": true })),
         ("list_timers", json!({})),
         ("get_elicitations", json!({})),
+        ("get_sampling_requests", json!({})),
         ("get_notifications", json!({})),
         ("get_logs", json!({})),
         ("get_server_status", json!({ "server": "it" })),
@@ -160,7 +177,7 @@ async fn looks(nodes: [SocketAddr; 2], mut person: Person) -> Person {
         person.ask("GET", path, Vec::new(), b"").await;
         person.ask("POST", path, Vec::new(), b"{}").await;
     }
-    if person.name != "carol" {
+    if !is_admin(&person.name) {
         for path in ["/sessions", "/metrics", "/waterfall", "/waterfall/json", "/oauth/stats"] {
             assert_eq!(person.ask("GET", path, Vec::new(), b"").await, 403, "{path}");
         }
@@ -182,6 +199,8 @@ async fn looks(nodes: [SocketAddr; 2], mut person: Person) -> Person {
         person.cursor = event.id.clone().unwrap_or(person.cursor);
         person.told.push_str(&String::from_utf8_lossy(&event.raw));
     }
+    let heard = person.things.as_mut().expect("they have something").hears().await;
+    person.told.push_str(&heard);
     person
 }
 
@@ -202,18 +221,34 @@ async fn intrudes(nodes: [SocketAddr; 2], stolen: Stolen, mut person: Person) ->
             assert_eq!(answer["result"]["isError"], true, "{tool}: {answer}");
         }
     }
+    let mut things = person.things.take().expect("they have something");
+    let is_admin = is_admin(&person.name);
+    belongings::intrudes(&mut person, &stolen.things, &mut things, is_admin).await;
+    person.things = Some(things);
     person
 }
 
+/// What somebody has said themselves of another, and may be told again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Knows {
+    Nothing,
+    /// The names of what the next one has.
+    NamesOfTheNext,
+}
+
 /// That nobody was told anything of anybody else.
-fn check(people: &[Person]) {
-    for person in people {
+fn check(people: &[Person], knows: Knows) {
+    for (number, person) in people.iter().enumerate() {
         assert!(person.told.contains(&person.mark), "{} sees what is its own", person.name);
-        for other in people.iter().filter(|other| other.name != person.name) {
-            let mut theirs = vec![&other.mark, &other.name, &other.timer, &other.tokens.access, &other.tokens.refresh];
-            let sessions = other.session_ids();
-            theirs.extend(&sessions);
-            for what in theirs {
+        for (other_number, other) in people.iter().enumerate().filter(|(other, _)| *other != number) {
+            let mut theirs = vec![other.mark.clone(), other.name.clone()];
+            theirs.extend([&other.tokens.access, &other.tokens.refresh].map(Clone::clone));
+            theirs.extend(other.session_ids());
+            if knows == Knows::Nothing || other_number != (number + 1) % people.len() {
+                theirs.push(other.timer.clone());
+                theirs.extend(other.things.iter().flat_map(Belongings::names));
+            }
+            for what in &theirs {
                 assert!(
                     !person.told.contains(what.as_str()),
                     "{} was told {what} of {}: {}",
@@ -236,23 +271,38 @@ fn around(told: &str, what: &str) -> String {
 #[tokio::test]
 async fn of_fifty_people_with_tokens_nobody_sees_anything_of_another() {
     // All of them come by one address, and look at much that needs no token.
-    let cluster = Cluster::start(&["--trusted-proxies", "127.0.0.1", "--rate-limit-max", "0"]).await;
+    let args = ["--trusted-proxies", "127.0.0.1", "--rate-limit-max", "0"];
+    let groups = ADMINS.map(|(_, name)| format!("{name}=admins")).join(";");
+    // One process for all of them, which a gateway has not as many of.
+    let fixture = HttpPeer::start(&peer(LANDBRIDGE, "fixture"), &[]).await;
+    let mut guard = None;
+    let servers = async |idp: &Idp| {
+        let guard = guard.insert(Guard::start(Wants::TokenOf(idp.issuer.clone())).await);
+        let team = json!({ "url": guard.url, "auth": "user" });
+        json!({ "mcpServers": { "it": { "url": fixture.url() }, "team": team } })
+    };
+    let cluster = Cluster::start_with(&args, &groups, &belongings::settings(), servers).await;
     let client = register(cluster.at()[0]).await;
     let nodes = cluster.at();
     let people = stream::iter(0..PEOPLE).map(|number| comes(&cluster, &client, number));
     let people: Vec<Person> = people.buffered(AT_ONCE).collect().await;
     let people = stream::iter(people).map(|person| looks(nodes, person)).buffered(AT_ONCE);
-    let people: Vec<Person> = people.collect().await;
-    check(&people);
+    let mut people: Vec<Person> = people.collect().await;
+    check(&people, Knows::Nothing);
+    people.iter_mut().for_each(|person| person.told.clear());
     let stolen: Vec<Stolen> = people.iter().map(Person::stolen).collect();
     let next = |number: usize| stolen[(number + 1) % PEOPLE].clone();
     let people =
         stream::iter(people.into_iter().enumerate()).map(|(number, person)| intrudes(nodes, next(number), person));
-    let people: Vec<Person> = people.buffered(AT_ONCE).collect().await;
-    // What was tried is now in what they were told, as far as an answer says it again: of a timer, its id.
-    for person in &people {
-        assert_eq!(person.session.call("list_timers", json!({})).await.head.status(), 200, "nobody ended it");
+    let mut people: Vec<Person> = people.buffered(AT_ONCE).collect().await;
+    for person in &mut people {
+        let timers = person.call("list_timers", json!({})).await;
+        assert!(timers.to_string().contains(&person.mark), "nobody ended it: {timers}");
     }
+    // What was tried is now in what they were told, as far as an answer says it again, and nothing else is.
+    check(&people, Knows::NamesOfTheNext);
+    let logged_in = guard.expect("it was started").shown().len();
+    assert_eq!(logged_in, PEOPLE.div_ceil(LOG_IN_EVERY), "everybody's login is their own");
     // Operators see that there are fifty, and nothing that would let them in.
     for (node, page) in
         nodes.iter().flat_map(|node| ["/sessions", "/metrics", "/waterfall/json"].map(|page| (node, page)))

@@ -1,10 +1,12 @@
 """The Python SDK from a bare 401 to a call and a refresh. Arguments: the URL, and where there is one the address of the
 client's document.
 
-Says where a browser must go as one line of JSON, reads where it came out, and says what a call answered.
+Says where a browser must go as one line of JSON, reads where it came out, and says what a call answered. With MORE in the
+environment (a call as JSON), it makes a call that its token may not, and the SDK follows the challenge by itself.
 """
 
 import json
+import os
 import sys
 from urllib.parse import parse_qs, urlsplit
 
@@ -71,6 +73,12 @@ async def main():
             await client.call_tool("list_servers", {})
             refreshed = storage.tokens.access_token != first
             say({"tools": len(tools.tools), "answer": json.loads(answer.model_dump_json()), "refreshed": refreshed})
+            if more := json.loads(os.environ.get("MORE", "null")):
+                before = storage.tokens.scope
+                answer = await client.call_tool(more["name"], more["arguments"])
+                listed = await client.call_tool("list_servers", {})
+                said = {"before": before, "after": storage.tokens.scope}
+                say(said | {"answer": json.loads(answer.model_dump_json()), "listed": json.loads(listed.model_dump_json())})
 
 
 anyio.run(main)

@@ -4,6 +4,7 @@
 //! nodes behind a balancer.
 
 mod more;
+mod python;
 mod rust;
 
 use std::process::Stdio;

@@ -208,7 +208,8 @@ impl Client {
         });
         let answer = client.ask(0, "initialize", params).await;
         assert_eq!(answer.head.status(), 200, "{}", answer.text());
-        let id = answer.head.header("mcp-session-id").expect("a session").to_owned();
+        let id = answer.head.header("mcp-session-id");
+        let id = id.unwrap_or_else(|| panic!("no session at {path}: {}", answer.text())).to_owned();
         client.session = headers(&[("MCP-Protocol-Version", "2025-06-18"), ("Mcp-Session-Id", &id)]);
         let said = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
         assert_eq!(client.post(said.to_string().as_bytes()).await.head.status(), 202);

@@ -33,10 +33,16 @@ try {
             body: JSON.stringify({ name: 'evil', url: 'https://8.8.8.8/mcp' }),
         }).then((answer) => answer.status, () => 'kept from asking'));
     assert.notEqual(added, 201, 'no script of ours adds servers');
+    assert.equal((await page.goto(`${url}/sessions`)).status(), 200, 'it is logged in');
+    assert.equal(page.url(), `${url}/sessions`);
     await page.goto(`${url}/logout`);
+    assert.equal((await context.cookies(url)).find(({ name }) => name === 'lb_ui'), undefined, 'the cookie is gone');
+    const read_again = await page.evaluate(() => fetch('/waterfall/json').then((answer) => answer.status, () => 'kept'));
+    assert.notEqual(read_again, 200, 'no page reads rows any more');
+    // Whoever opens a page is sent to the provider again, which is another site and knows them still.
+    const to_provider = page.waitForRequest((asked) => new URL(asked.url()).origin !== new URL(url).origin);
     await page.goto(`${url}/sessions`);
-    assert.notEqual(new URL(page.url()).pathname, '/oauth/stats');
-    console.log(`after the logout the browser was at ${page.url()}`);
+    await to_provider;
 } finally {
     await browser.close();
 }

@@ -8,6 +8,7 @@ mod pins;
 mod programs;
 mod remembered;
 mod shares;
+mod unpinned;
 #[path = "../login/world.rs"]
 #[expect(dead_code, reason = "what another test of a login needs")]
 mod world;

@@ -17,6 +17,8 @@ const FORM: u8 = 1;
 const LIFE: Duration = Duration::from_secs(90 * 86_400);
 /// A token is renewed this long before it ends, or after nine tenths of its life, whichever is later.
 const EARLY_MAX: Duration = Duration::from_secs(30);
+/// How long one is new, at most: a server that takes none is not asked for more of them than that.
+const NEW_MAX: Duration = Duration::from_secs(60);
 /// How often in a row a server may ask for more, and how long it takes until that counts as another row: with the first
 /// login a person is sent there three times at most.
 const STEPS_MAX: u32 = 2;
@@ -173,6 +175,14 @@ impl Credential {
         let Some(until) = self.until else { return false };
         let early = EARLY_MAX.min(Duration::from_millis(until.saturating_sub(self.from)) / 10);
         self.remaining(now).is_some_and(|remaining| remaining <= early)
+    }
+
+    /// Whether the next one would be refused, too, after a refusal of this one: it was made because of a refusal, and has
+    /// not been good for long. One that has been may have been forgotten by the server, or be over by its clock.
+    pub fn is_no_use(&self, now: SystemTime) -> bool {
+        let age = Duration::from_millis(milliseconds(now).saturating_sub(self.from));
+        let half_life = self.until.map(|until| Duration::from_millis(until.saturating_sub(self.from)) / 2);
+        self.after_refusal && self.is_alive(now) && age < half_life.map_or(NEW_MAX, |half| half.min(NEW_MAX))
     }
 
     /// When it ends, in seconds since 1970.

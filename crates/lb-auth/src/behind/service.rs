@@ -83,7 +83,7 @@ impl ServiceLogin {
                 scopes = held.scopes;
                 scopes.extend(challenge.scopes.clone());
                 scopes.dedup();
-            } else if held.after_refusal && held.is_alive(now) {
+            } else if held.is_no_use(now) {
                 let why = "it does not take what its authorization server gives us: look at client_id and scopes";
                 return Err(self.failed(why));
             }

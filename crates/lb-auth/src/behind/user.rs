@@ -231,7 +231,7 @@ impl UserLogin {
         let now = self.behind.now();
         let again = Want { challenge: Some(challenge.clone()), scopes: held.scopes.clone(), ..Want::default() };
         // One that was made because of a refusal and is refused itself: the next one would be, too.
-        if held.refresh.is_none() || (held.after_refusal && held.is_alive(now)) {
+        if held.refresh.is_none() || held.is_no_use(now) {
             return self.needed(again).await;
         }
         match self.renew(held.number, Some(challenge)).await {

@@ -189,9 +189,11 @@ impl Live {
         });
     }
 
-    /// Connects to a server that the config defines from now on, without waiting.
+    /// Connects to a server that is defined from now on, without waiting: in the config, or by somebody at another node,
+    /// which is nothing to anybody else.
     pub(crate) fn meet(&self, gateway: &Arc<Shared>, entry: &Arc<Entry>) {
-        if !self.is_ended() && self.may_see(entry.name().as_str()) {
+        let is_visible = entry.is_visible_to(&self.caller.principal) && self.may_see(entry.name().as_str());
+        if !self.is_ended() && is_visible {
             self.backend_of(gateway, entry).want();
         }
     }

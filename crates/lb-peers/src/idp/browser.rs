@@ -36,6 +36,7 @@ pub struct Stopped {
 pub struct Browser {
     cookies: BTreeMap<(String, String), String>,
     address: Option<String>,
+    ways: BTreeMap<String, SocketAddr>,
 }
 
 /// The first form of a page.
@@ -51,6 +52,13 @@ impl Browser {
     #[must_use]
     pub fn at(address: &str) -> Self {
         Self { address: Some(address.to_owned()), ..Self::default() }
+    }
+
+    /// A browser that reaches `localhost:443` and the like at this address, without TLS: as what a proxy passes on.
+    #[must_use]
+    pub fn by_way_of(mut self, authority: &str, address: SocketAddr) -> Self {
+        self.ways.insert(authority.to_owned(), address);
+        self
     }
 
     /// Its cookies, by name.
@@ -99,7 +107,10 @@ impl Browser {
     /// When the connection breaks.
     pub async fn open(&mut self, url: &Url, body: Option<String>) -> Result<Response> {
         let authority = format!("{}:{}", url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or(80));
-        let address: SocketAddr = authority.parse().map_err(Error::other)?;
+        let address = match self.ways.get(&authority) {
+            Some(way) => *way,
+            None => authority.parse().map_err(Error::other)?,
+        };
         let mut headers = vec![("Accept".to_owned(), "text/html".to_owned()), ("Connection".into(), "close".into())];
         let cookies: Vec<String> = self
             .cookies

@@ -5,8 +5,9 @@
 // The first line on stdout is {"issuer","port","pid"}. Any name logs in with any password; `nobody` does not exist, and
 // the address of `unverified` is not verified.
 // For special cases: GROUPS_CLAIM (what groups are called), SIGNING (ES256 or PS256: a key of that kind is made), NOTES (a
-// file for what is asked of the token endpoint and answered, a line of JSON each), VISITS (a file for the path of every
-// request, a line each).
+// file for what is asked where tokens and clients are made and answered, a line of JSON each), VISITS (a file for the path of every
+// request, a line each), DELAY (a file with the milliseconds that every request waits), DOCUMENTS (clients may be the
+// addresses of documents, also on this machine).
 import { generateKeyPairSync } from 'node:crypto';
 import * as files from 'node:fs';
 import { createServer } from 'node:http';
@@ -99,6 +100,8 @@ const provider = new Provider(issuer, {
     },
   ],
   pkce: { required: () => true },
+  // What keeps it from asking this machine is left out: everything is on this machine here.
+  ...(process.env.DOCUMENTS ? { fetch: (url, { dispatcher, ...options }) => fetch(url, options) } : {}),
   scopes: ['openid', 'offline_access', 'email', 'profile'],
   claims: { openid: ['sub', groupsClaim], email: ['email', 'email_verified'], profile: ['name'] },
   async findAccount(_, id) {
@@ -120,6 +123,7 @@ const provider = new Provider(issuer, {
   },
   features: {
     clientCredentials: { enabled: true },
+    ...(process.env.DOCUMENTS ? { clientIdMetadataDocument: { enabled: true, ack: 'draft-02' } } : {}),
     devInteractions: { enabled: true },
     registration: { enabled: true },
     revocation: { enabled: true },
@@ -143,12 +147,14 @@ for (const event of ['server_error', 'authorization.error', 'grant.error']) {
 if (process.env.NOTES) {
   provider.use(async (context, next) => {
     await next();
-    if (context.path !== '/token') return;
+    if (!['/token', '/reg'].includes(context.path)) return;
     files.appendFileSync(process.env.NOTES, `${JSON.stringify({ asked: context.oidc?.params, answered: context.body })}\n`);
   });
 }
 if (process.env.VISITS) server.on('request', ({ url }) => files.appendFileSync(process.env.VISITS, `${url.split('?')[0]}\n`));
-server.on('request', provider.callback());
+const answer = provider.callback();
+const delay = () => Number(readFileSync(process.env.DELAY, 'utf8'));
+server.on('request', process.env.DELAY ? (asked, told) => setTimeout(() => answer(asked, told), delay()) : answer);
 // What was begun is finished: a token that was replaced and never arrived would be lost.
 process.on('SIGTERM', () => { server.close(() => process.exit(0)); server.closeIdleConnections(); });
 console.log(JSON.stringify({ issuer, port, pid: process.pid }));

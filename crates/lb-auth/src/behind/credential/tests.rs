@@ -113,3 +113,16 @@ async fn only_who_holds_the_lock_and_knows_what_it_replaces_replaces() {
     forget(&*store, &kept).await.unwrap();
     assert_eq!(load(&*store, &first.whose).await.unwrap().unwrap().credential, next, "what is newer is not forgotten");
 }
+
+/// A server that forgets what it took, or whose clock is ahead, gets the next one: only what was never any good is given up.
+#[test]
+fn a_token_that_was_good_for_a_while_is_renewed_after_a_refusal_whyever_it_was_made() {
+    for (life, new_for) in [(Some(2), 1), (Some(300), 60), (Some(60), 30), (None, 60)] {
+        let made = credential("alice", life);
+        assert!(!made.is_no_use(at(0)), "nobody has refused anything");
+        let next = made.renewed(tokens(life), true, at(0));
+        let last = at(new_for) - Duration::from_millis(1);
+        assert!(next.is_no_use(at(0)) && next.is_no_use(last) && !next.is_no_use(at(new_for)), "{life:?}");
+        assert!(next.is_alive(at(new_for)));
+    }
+}
