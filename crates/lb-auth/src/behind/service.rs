@@ -50,7 +50,7 @@ impl Login for ServiceLogin {
     fn proof(&self) -> BoxFuture<'_, Result<Option<Proof>, LoginError>> {
         Box::pin(async move {
             let Some(held) = self.entry.held() else { return Ok(None) };
-            let now = self.behind.now();
+            let now = self.behind.now().await;
             if !held.is_due(now) {
                 return Ok(Some(held.proof()));
             }
@@ -72,7 +72,7 @@ impl ServiceLogin {
         let server = resource_of(&self.spec).ok_or_else(|| self.failed("it has no address"))?;
         let challenge = Challenge::of(&refusal.challenges, &server);
         let sent = refusal.proof.as_ref().map_or(0, |proof| proof.number);
-        let now = self.behind.now();
+        let now = self.behind.now().await;
         let (mut scopes, mut steps) = (Vec::new(), Steps::default());
         if let Some(held) = self.entry.held() {
             if sent < held.number {
@@ -124,7 +124,7 @@ impl Renewal {
     async fn run(self) -> Result<Credential, String> {
         let before = self.entry.held();
         let (terms, tokens) = self.ask(before.as_ref()).await?;
-        let (number, now): (u64, SystemTime) = (before.map_or(0, |before| before.number), self.behind.now());
+        let (number, now): (u64, SystemTime) = (before.map_or(0, |before| before.number), self.behind.now().await);
         let mut credential = Credential::new(terms, tokens, number, now);
         credential.after_refusal = self.after_refusal;
         self.entry.memory.lock().held = Some(credential.clone());
@@ -158,7 +158,7 @@ impl Renewal {
         let challenge = self.entry.memory.lock().challenge.clone();
         let port = self.behind.fetch(self.spec.bounds);
         let found = discover(port, &server, &challenge).await.map_err(|error| error.to_string())?;
-        let shown = self.behind.may_show(&whose, id, secret.expose(), &found.maker.issuer).await;
+        let shown = self.behind.may_show(&whose, id, secret.expose(), &found.maker).await;
         shown.map_err(|error| error.to_string())?;
         let mut scopes = set.scopes.clone();
         if scopes.is_empty() {
