@@ -186,16 +186,12 @@ impl Inner {
         client: &str,
         secret: &str,
         maker: &Maker,
-    ) -> Result<(), DiscoverError> {
+    ) -> Result<(), NotShown> {
         let place = shown_at(whose, client, secret);
         match pending::may_see(&*self.store, &place, &maker.issuer, &maker.origin()).await {
             Ok(true) => Ok(()),
-            Ok(false) => {
-                let why = "the server names another authorization server than the one that client_secret was first shown \
-                           to; if that is right, set a new client_secret of this server's auth";
-                Err(DiscoverError::Unfit(why.to_owned()))
-            }
-            Err(error) => Err(DiscoverError::Away(error.to_string())),
+            Ok(false) => Err(NotShown::Another),
+            Err(error) => Err(NotShown::Store(error)),
         }
     }
 
@@ -206,8 +202,29 @@ impl Inner {
     }
 }
 
+/// Why a secret of the operator is not shown.
+pub(super) enum NotShown {
+    /// It was shown to somebody else before.
+    Another,
+    /// Nobody knows to whom it was.
+    Store(lb_store::Error),
+}
+
+impl From<NotShown> for DiscoverError {
+    fn from(why: NotShown) -> Self {
+        match why {
+            NotShown::Another => {
+                let why = "the server names another authorization server than the one that client_secret was first shown \
+                           to; if that is right, set a new client_secret of this server's auth";
+                Self::Unfit(why.to_owned())
+            }
+            NotShown::Store(error) => Self::Away(error.to_string()),
+        }
+    }
+}
+
 /// What it is remembered by to whom a secret was shown.
-fn shown_at(whose: &Whose, client: &str, secret: &str) -> String {
+pub(super) fn shown_at(whose: &Whose, client: &str, secret: &str) -> String {
     [&whose.server, &whose.url, client, &Hash::of(secret.as_bytes()).hex()].join("\0")
 }
 

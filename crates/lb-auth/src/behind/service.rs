@@ -1,13 +1,15 @@
 //! The gateway's own login at a server, with credentials that the operator has set. Everybody shares it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use lb_exchange::{BoxFuture, Login, LoginError, OauthClient, Proof, Refused, ServerAuth, ServerSpec};
 use parking_lot::Mutex;
 
+use super::begin::{NotShown, shown_at};
 use super::credential::{Credential, Steps, Terms, Whose};
-use super::discover::{Challenge, discover};
+use super::discover::{Challenge, DiscoverError, Maker, discover};
 use super::single::Single;
 use super::tokens::{self, Client, TokenError};
 use super::{Inner, resource_of};
@@ -16,6 +18,8 @@ use super::{Inner, resource_of};
 #[derive(Default)]
 pub(super) struct ServiceEntry {
     memory: Mutex<Memory>,
+    /// To whom the secret was shown, where that cannot be kept.
+    shown: Mutex<HashMap<String, String>>,
     renewal: Single<Result<Credential, String>>,
 }
 
@@ -150,6 +154,20 @@ impl Renewal {
         Ok((terms, tokens))
     }
 
+    /// Whether the secret may be shown. Where the logins of people cannot be opened, it is remembered in memory to whom it
+    /// was: nobody is needed for this one, and nothing else of it is kept.
+    async fn may_show(&self, whose: &Whose, id: &str, secret: &str, maker: &Maker) -> Result<(), DiscoverError> {
+        match self.behind.may_show(whose, id, secret, maker).await {
+            Err(NotShown::Store(lb_store::Error::Refused(_))) => {
+                let to_whom = format!("{}\0{}", maker.issuer, maker.origin());
+                let mut shown = self.entry.shown.lock();
+                let known = shown.entry(shown_at(whose, id, secret)).or_insert_with(|| to_whom.clone());
+                if *known == to_whom { Ok(()) } else { Err(NotShown::Another.into()) }
+            }
+            shown => shown.map_err(DiscoverError::from),
+        }
+    }
+
     async fn discover(&self, set: &OauthClient, whose: Whose) -> Result<Terms, String> {
         let (Some(id), Some(secret)) = (&set.client_id, &set.client_secret) else {
             return Err("auth \"service\" needs client_id and client_secret".into());
@@ -158,8 +176,7 @@ impl Renewal {
         let challenge = self.entry.memory.lock().challenge.clone();
         let port = self.behind.fetch(self.spec.bounds);
         let found = discover(port, &server, &challenge).await.map_err(|error| error.to_string())?;
-        let shown = self.behind.may_show(&whose, id, secret.expose(), &found.maker).await;
-        shown.map_err(|error| error.to_string())?;
+        self.may_show(&whose, id, secret.expose(), &found.maker).await.map_err(|error| error.to_string())?;
         let mut scopes = set.scopes.clone();
         if scopes.is_empty() {
             scopes = super::discover::silent(found.manager.select_initial_scopes(&[])).await;

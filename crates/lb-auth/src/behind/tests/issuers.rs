@@ -54,6 +54,32 @@ async fn a_secret_does_not_go_where_a_document_of_a_stranger_says() {
     assert!(!evil.asked.lock().iter().any(|url| url == "https://evil.test/t"), "{:?}", evil.asked.lock());
 }
 
+/// The logins of people may be closed, in a session without a keyring. The gateway's own needs nobody's.
+#[tokio::test]
+async fn the_gateways_own_login_works_while_those_of_people_cannot_be_opened() {
+    let closed = lb_store::Lazy::opened_by(|| {
+        std::future::ready(Err(lb_store::Error::Refused("their key is in the keyring".into()))).boxed()
+    });
+    let spec = files(OauthClient::default());
+    let spec = Arc::new(ServerSpec { auth: ServerAuth::Service(client("s1")), ..(*spec).clone() });
+    let place = "https://evil.test/.well-known/oauth-authorization-server";
+    let moved = metadata(&json!({"issuer": "https://evil.test", "token_endpoint": "https://evil.test/t"}));
+    let evil = web(&[(RESOURCE, 200, resource("https://evil.test")), (place, 200, moved)]);
+    let webs: [Arc<dyn Fetch>; 2] = [Arc::new(honest()), Arc::new(evil)];
+    let (turn, at) = (Arc::new(AtomicUsize::new(0)), Landing::At("http://127.0.0.1/cb".into()));
+    let asked = turn.clone();
+    let reach: Reach = Arc::new(move |_| webs[asked.load(Ordering::SeqCst)].clone());
+    let settings = Settings { name: "us".into(), public_url: None, landing: at };
+    let behind = Behind::new(settings, Ports { store: closed, reach, people: None });
+    let login = behind.of(&Principal::local(), &spec).unwrap();
+    let proof = login.refused(refused()).await.unwrap();
+    assert_eq!(proof.value.expose(), "Bearer a1");
+    turn.store(1, Ordering::SeqCst);
+    assert!(behind.logout(&Principal::local(), &spec).await.unwrap());
+    let moved = login.refused(refused()).await;
+    assert!(matches!(&moved, Err(LoginError::Failed(why)) if why.contains("first shown to")), "{moved:?}");
+}
+
 /// Their code would be good at the real server, for whoever has the verifier as well.
 #[tokio::test]
 async fn nobody_is_sent_to_a_login_whose_code_goes_to_a_stranger() {

@@ -171,7 +171,8 @@ impl Renewal {
         if !found.maker.made(current) {
             return Err(Why::Moved);
         }
-        self.behind.may_show(&current.whose, &current.client.id, secret, &found.maker).await.map_err(moved)
+        let shown = self.behind.may_show(&current.whose, &current.client.id, secret, &found.maker).await;
+        shown.map_err(|why| moved(why.into()))
     }
 
     async fn refresh(
