@@ -51,12 +51,12 @@ impl Outbound {
         Self { whom: Whom::Anybody, anchors, names: Names::default() }
     }
 
-    /// For a server that has these bounds, and whomever it names.
+    /// For a server that has these bounds, and whomever it names. The operator has chosen the server, and not those: what
+    /// nobody but this machine reaches, such as a cloud's metadata, is none of theirs.
     pub fn within(anchors: Anchors, bounds: Bounds) -> Self {
         let whom = match bounds {
-            Bounds::Anywhere => Whom::Anybody,
             Bounds::Public => Whom::Public(Vec::new()),
-            Bounds::Near => Whom::Within(bounds),
+            Bounds::Anywhere | Bounds::Near => Whom::Within(Bounds::Near),
         };
         Self { whom, anchors, names: Names::default() }
     }
@@ -182,7 +182,22 @@ mod tests {
             let address = address.parse().expect("an address");
             assert_eq!((strict.allows(address), wide.allows(address)), (in_strict, in_wide), "{address}");
         }
-        assert!(Outbound::anywhere(anchors).allows("127.0.0.1".parse().expect("an address")));
+        assert!(Outbound::anywhere(anchors.clone()).allows("127.0.0.1".parse().expect("an address")));
+        // Whomever a server names that the operator has chosen.
+        for bounds in [Bounds::Anywhere, Bounds::Near] {
+            let named = Outbound::within(anchors.clone(), bounds);
+            for (address, want) in [
+                ("8.8.8.8", true),
+                ("127.0.0.1", true),
+                ("10.0.0.1", true),
+                ("fd00::1", true),
+                ("169.254.169.254", false),
+                ("64:ff9b::a9fe:a9fe", false),
+                ("fe80::1", false),
+            ] {
+                assert_eq!(named.allows(address.parse().expect("an address")), want, "{bounds:?} {address}");
+            }
+        }
     }
 
     fn get(url: url::Url) -> Ask {

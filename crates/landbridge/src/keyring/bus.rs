@@ -27,9 +27,18 @@ pub struct Bus {
 impl Bus {
     /// Connects to the first of its addresses that is a socket of this machine.
     pub async fn connect(address: &str) -> Result<Self, Unusable> {
+        Self::connect_as(address, rustix::process::getuid().as_raw()).await
+    }
+
+    /// The same as this user, whose bus it must be: an address that is old, in a shell of before or one that was handed on,
+    /// may have somebody else behind it by now, who would be given the key.
+    async fn connect_as(address: &str, user: u32) -> Result<Self, Unusable> {
         let place = address.split(';').find_map(place).ok_or_else(|| odd("its address is of no known kind"))?;
         let mut bus = Self { stream: UnixStream::connect(place).await.map_err(broken)?, serial: 0 };
-        bus.greet().await?;
+        if bus.stream.peer_cred().map_err(broken)?.uid() != user {
+            return Err(odd("it is another user's"));
+        }
+        bus.greet(user).await?;
         let hello = Method {
             service: "org.freedesktop.DBus",
             path: "/org/freedesktop/DBus",
@@ -42,9 +51,8 @@ impl Bus {
     }
 
     /// Says who we are, which the system vouches for.
-    async fn greet(&mut self) -> Result<(), Unusable> {
-        let user = rustix::process::getuid().as_raw().to_string();
-        let shown: String = user.bytes().map(|byte| format!("{byte:02x}")).collect();
+    async fn greet(&mut self, user: u32) -> Result<(), Unusable> {
+        let shown: String = user.to_string().bytes().map(|byte| format!("{byte:02x}")).collect();
         self.stream.write_all(format!("\0AUTH EXTERNAL {shown}\r\n").as_bytes()).await.map_err(broken)?;
         let mut line = Vec::new();
         while !line.ends_with(b"\r\n") {
@@ -145,5 +153,20 @@ mod tests {
         ] {
             assert_eq!(path(address).as_deref(), want, "{address}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_bus_of_another_user_is_told_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("bus");
+        let listener = tokio::net::UnixListener::bind(&path).expect("a socket");
+        let (address, us) = (format!("unix:path={}", path.display()), rustix::process::getuid().as_raw());
+        let heard = async {
+            let (mut stream, _) = listener.accept().await.expect("somebody");
+            stream.read(&mut [0; 99]).await.expect("they hang up")
+        };
+        let (refused, heard) = tokio::join!(Bus::connect_as(&address, us + 1), heard);
+        assert_eq!(refused.err(), Some(odd("it is another user's")));
+        assert_eq!(heard, 0, "bytes");
     }
 }

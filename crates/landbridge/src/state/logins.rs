@@ -6,7 +6,8 @@
 
 mod seal;
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lb_config::settings::{Durability, State, Store as Place};
@@ -31,8 +32,10 @@ pub struct Opened {
 /// Why they cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// There is no folder for them.
+    /// There is no folder for them, or none that this user may write to.
     NoFolder(String),
+    /// Not now: another process is at it, or something has run out. It may work later.
+    NotNow(String),
     /// There are some, and they cannot be read.
     NoKey(String),
 }
@@ -41,7 +44,7 @@ impl Why {
     /// The same, for people.
     pub fn text(self) -> String {
         match self {
-            Self::NoFolder(text) | Self::NoKey(text) => text,
+            Self::NoFolder(text) | Self::NotNow(text) | Self::NoKey(text) => text,
         }
     }
 }
@@ -52,19 +55,31 @@ impl Why {
 /// Why there are none.
 pub async fn open(state: &State) -> Result<Opened, Why> {
     let folder = folder(state)?;
-    let failed = |error: String| Why::NoFolder(format!("logins cannot be kept in {}: {error}", folder.display()));
-    make(&folder).map_err(|error| failed(error.to_string()))?;
+    let failed = |error: Error| Why::NotNow(format!("logins cannot be kept in {}: {error}", folder.display()));
+    make(&folder).map_err(|error| not_in(&folder, None, &error))?;
     // Of its own: those who share the folder need not be started with the same variables.
     let state = State { key: None, key_file: None, durability: Durability::Event, ..state.clone() };
     let sealed = seal::keys(&folder, state.uses_keyring, lb_config::session_bus().as_deref()).await?;
     let mut settings = Settings::new(lb_store::Place::Disk(folder.clone()));
-    prepare(&mut settings, &state, &sealed.keys).map_err(|error| failed(error.to_string()))?;
-    let store = Brief::new(settings, OF_ONE_PROCESS).await.map_err(|error| failed(error.to_string()))?;
+    prepare(&mut settings, &state, &sealed.keys).map_err(failed)?;
+    let store = Brief::new(settings, OF_ONE_PROCESS).await.map_err(failed)?;
     Ok(Opened { store, key: sealed.kept_in })
 }
 
+/// Why nothing can be kept there: what this user may not do stays so, and everything else passes.
+fn not_in(folder: &Path, file: Option<&Path>, error: &io::Error) -> Why {
+    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
+    let file = file.map(|file| format!("{}: ", file.display())).unwrap_or_default();
+    let why = format!("logins cannot be kept in {}: {file}{error}", folder.display());
+    match error.kind() {
+        PermissionDenied | ReadOnlyFilesystem | NotADirectory | NotFound => Why::NoFolder(why),
+        _ => Why::NotNow(why),
+    }
+}
+
 /// Opens them when one is needed, so that nobody's keyring is asked for servers that want no login. Where there is no
-/// folder they are kept in memory; where they cannot be read, whoever needs one is told why, and it is tried again.
+/// folder they are kept in memory, for as long as the process lives; where they cannot be read, or not now, whoever needs
+/// one is told why, and it is tried again.
 pub fn on_demand(state: &State) -> Arc<dyn Store> {
     let state = state.clone();
     Lazy::opened_by(move || {
@@ -72,7 +87,7 @@ pub fn on_demand(state: &State) -> Arc<dyn Store> {
         Box::pin(async move {
             match open(&state).await {
                 Ok(opened) => Ok(opened.store),
-                Err(Why::NoKey(why)) => Err(Error::Refused(why)),
+                Err(Why::NoKey(why) | Why::NotNow(why)) => Err(Error::Refused(why)),
                 Err(Why::NoFolder(why)) => {
                     let why = format!("logins at servers end with this process: {why}");
                     Words::warning("logins_in_memory", why).say();
@@ -90,4 +105,42 @@ fn folder(state: &State) -> Result<PathBuf, Why> {
     };
     let none = "there is no folder for logins: neither XDG_STATE_HOME nor HOME is set";
     folder.map(|folder| folder.join("logins")).ok_or_else(|| Why::NoFolder(none.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::time::Duration;
+
+    use lb_config::settings::Node;
+    use lb_store::Key;
+
+    use super::*;
+
+    /// A folder that others hold for too long was as good as none: logins were kept in memory until the process ended.
+    #[tokio::test(start_paused = true)]
+    async fn a_folder_that_is_held_for_a_while_is_tried_again() {
+        let place = tempfile::tempdir().expect("a folder");
+        let node = Node::default();
+        let store = Place::Disk(Some(place.path().to_owned()));
+        let (durability, key, key_file) = (Durability::Event, None, None);
+        let state = State { store, durability, key, key_file, uses_keyring: false, node };
+        let logins = place.path().join("logins");
+        make(&logins).expect("a folder");
+        let held = File::open(&logins).expect("a folder");
+        held.lock().expect("it is free");
+        let (store, key) = (on_demand(&state), Key::parse("behind:at:{x}").expect("a key"));
+        let refused = store.get(&key).await;
+        assert!(matches!(&refused, Err(Error::Refused(why)) if why.contains("cannot be kept")), "{refused:?}");
+        held.unlock().expect("it was ours");
+        tokio::time::advance(Duration::from_secs(2)).await;
+        // A file is written by another thread, which takes real time.
+        tokio::time::resume();
+        store.set(&key, "kept", Duration::from_secs(60)).await.expect("it is free by now");
+        assert!(logins.join("key").exists(), "it is kept there, and not in memory");
+        // Where there can be none, they end with the process.
+        std::fs::write(place.path().join("file"), "").expect("written");
+        let none = State { store: Place::Disk(Some(place.path().join("file"))), ..state };
+        on_demand(&none).set(&key, "kept", Duration::from_secs(60)).await.expect("in memory");
+    }
 }

@@ -216,6 +216,17 @@ mod peer_dbus_daemon {
                 assert!(!works && said.contains("keyring of the system"), "{said}");
                 assert!(!has_file(kept), "no other key was made");
 
+                // A landbridge that knows nothing of keyrings makes a key: what is kept is not lost by it.
+                let foreign = "f".repeat(64);
+                std::fs::write(logins(kept).join("key"), &foreign).expect("written");
+                let row = status(kept, Some(&desk), &[]).await.expect("a row");
+                assert_eq!((&row["state"], &row["key"]), (&json!("logged_in"), &json!("keyring")), "{row}");
+                let both = desk.secret(&name(kept)).await.expect("it is there");
+                assert!(
+                    both == format!("{secret}\n{foreign}") && !has_file(kept),
+                    "both open, and the first one seals"
+                );
+
                 // A copy without the note has a key of its own, which opens nothing.
                 let copy = copied(kept);
                 assert!(status(copy.path(), None, &[]).await.is_err());

@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 use rmcp::transport::auth::{AuthError, AuthorizationManager, OAuthClientConfig, StateStore, StoredAuthorizationState};
 use url::Url;
 
-use super::credential::{Steps, Whose};
-use super::discover::{Challenge, DiscoverError, Found, Maker, discover, silent};
-use super::pending::{self, LIFE, Open, Pending};
+use super::credential::{Credential, Steps, Whose};
+use super::discover::{Challenge, DiscoverError, Found, Maker, discover, origin, silent};
+use super::pending::{self, LIFE, Open, Pending, Sees};
 use super::tokens::{Client, Shows};
 use super::user::UserLogin;
 use super::{Behind, Inner, Landing, resource_of};
@@ -34,10 +34,7 @@ impl UserLogin {
     pub(super) async fn begin(&self, want: Want) -> Result<LoginNeeded, LoginError> {
         let _turn = self.entry.opening.lock().await;
         // By the clock that a link is judged by when it is opened, at whichever node.
-        let now = match &self.behind.people {
-            Some(people) => people.now().await,
-            None => self.behind.now(),
-        };
+        let now = self.behind.now().await;
         let (open, replaced) = pending::open(&*self.behind.store, &self.entry.whose, now).await.map_err(away)?;
         let open = match open {
             Some(open) if open.covers(&want.scopes) => open,
@@ -153,7 +150,7 @@ impl UserLogin {
         if let Some(id) = set.and_then(|set| set.client_id.clone()) {
             let secret = set.and_then(|set| set.client_secret.as_ref()).map(|secret| secret.expose().to_owned());
             if let Some(secret) = &secret {
-                self.behind.may_show(&self.entry.whose, &id, secret, &maker.issuer).await?;
+                self.behind.may_show(&self.entry.whose, &id, secret, maker).await?;
             }
             return Ok(Client { id, secret, shows: maker.shows, registered: false });
         }
@@ -182,26 +179,53 @@ impl UserLogin {
 }
 
 impl Inner {
-    /// Whether the operator's secret may be shown to this issuer.
+    /// Whether the operator's secret may be shown to who makes tokens.
     pub(super) async fn may_show(
         &self,
         whose: &Whose,
         client: &str,
         secret: &str,
-        issuer: &str,
-    ) -> Result<(), DiscoverError> {
-        let secret = Hash::of(secret.as_bytes()).hex();
-        let place = [&whose.server, &whose.url, client, &secret].join("\0");
-        match pending::may_see(&*self.store, &place, issuer).await {
+        maker: &Maker,
+    ) -> Result<(), NotShown> {
+        let place = shown_at(whose, client, secret);
+        match pending::may_see(&*self.store, &place, &maker.issuer, &maker.origin()).await {
             Ok(true) => Ok(()),
-            Ok(false) => {
-                let why = "the server names another authorization server than the one that client_secret was first shown \
-                           to; if that is right, set a new client_secret of this server's auth";
-                Err(DiscoverError::Unfit(why.to_owned()))
-            }
-            Err(error) => Err(DiscoverError::Away(error.to_string())),
+            Ok(false) => Err(NotShown::Another),
+            Err(error) => Err(NotShown::Store(error)),
         }
     }
+
+    /// Looks whether a secret of the operator was shown to who made this, and shows it to nobody.
+    pub(super) async fn sees(&self, made: &Credential, secret: &str) -> Result<Sees, lb_store::Error> {
+        let place = shown_at(&made.whose, &made.client.id, secret);
+        pending::sees(&*self.store, &place, &made.issuer, &origin(&made.token_endpoint)).await
+    }
+}
+
+/// Why a secret of the operator is not shown.
+pub(super) enum NotShown {
+    /// It was shown to somebody else before.
+    Another,
+    /// Nobody knows to whom it was.
+    Store(lb_store::Error),
+}
+
+impl From<NotShown> for DiscoverError {
+    fn from(why: NotShown) -> Self {
+        match why {
+            NotShown::Another => {
+                let why = "the server names another authorization server than the one that client_secret was first shown \
+                           to; if that is right, set a new client_secret of this server's auth";
+                Self::Unfit(why.to_owned())
+            }
+            NotShown::Store(error) => Self::Away(error.to_string()),
+        }
+    }
+}
+
+/// What it is remembered by to whom a secret was shown.
+pub(super) fn shown_at(whose: &Whose, client: &str, secret: &str) -> String {
+    [&whose.server, &whose.url, client, &Hash::of(secret.as_bytes()).hex()].join("\0")
 }
 
 /// What a registration belongs to.

@@ -67,6 +67,9 @@ impl Whose {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Credential {
     form: u8,
+    /// The login that it came of. Those that were kept before logins were told apart have none.
+    #[serde(default)]
+    login: String,
     pub whose: Whose,
     pub issuer: String,
     pub client: Client,
@@ -105,6 +108,13 @@ impl Steps {
     }
 }
 
+/// Which token it is, and of which login.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub login: String,
+    pub number: u64,
+}
+
 /// What a login is about, beside its tokens.
 pub(super) struct Terms {
     pub whose: Whose,
@@ -124,6 +134,7 @@ impl Credential {
         let (from, until) = lifetime(&tokens, now);
         Self {
             form: FORM,
+            login: crate::secret::Secret::random().hash().hex(),
             whose,
             issuer,
             client,
@@ -155,6 +166,21 @@ impl Credential {
             after_refusal,
             ..self.clone()
         }
+    }
+
+    pub fn mark(&self) -> Mark {
+        Mark { login: self.login.clone(), number: self.number }
+    }
+
+    /// Whether it came of the same login. Numbers say nothing of tokens that did not: a renewal that was under way when
+    /// somebody logged in anew ends after that, and is older all the same.
+    pub fn is_of(&self, mark: &Mark) -> bool {
+        self.login == mark.login
+    }
+
+    /// Whether this is to be used instead of that, where it lies in the store.
+    pub fn replaces(&self, mark: &Mark) -> bool {
+        !self.is_of(mark) || mark.number < self.number
     }
 
     pub fn proof(&self) -> Proof {
@@ -230,6 +256,13 @@ pub(super) struct Kept {
     bytes: Bytes,
 }
 
+impl Kept {
+    /// Whether it is the very same record.
+    pub fn is(&self, other: &Self) -> bool {
+        self.credential.issuer == other.credential.issuer && self.bytes == other.bytes
+    }
+}
+
 /// What somebody has been given where they logged in last.
 pub(super) async fn load(store: &dyn Store, whose: &Whose) -> Result<Option<Kept>, Error> {
     let Some(issuer) = store.get(&whose.key("at")?).await? else { return Ok(None) };
@@ -250,27 +283,32 @@ pub(super) async fn keep(store: &dyn Store, credential: &Credential) -> Result<(
 
 /// Keeps what came of a renewal in the place of what was renewed, while we are the one who renews; whether it did.
 pub(super) async fn replace(store: &dyn Store, old: &Kept, new: &Credential, claim: &Claim) -> Result<bool, Error> {
-    let (whose, record) = (&new.whose, new.whose.record(&new.issuer)?);
-    let batch = Batch::new()
-        .when_held(&whose.key("lock")?, claim)
-        .when(&record, Some(old.bytes.clone()))
-        .set(&record, new.bytes()?, LIFE)
-        .expire(&whose.key("at")?, LIFE);
+    let batch = replacement(old, new)?.when_held(&new.whose.key("lock")?, claim);
     Ok(matches!(store.apply(batch).await?, Applied::Done(_)))
 }
 
 /// The same without being the one who renews any more.
 pub(super) async fn replace_later(store: &dyn Store, old: &Kept, new: &Credential) -> Result<bool, Error> {
-    let record = new.whose.record(&new.issuer)?;
-    store.compare_and_set(&record, Some(old.bytes.clone()), new.bytes()?, LIFE).await
+    Ok(matches!(store.apply(replacement(old, new)?).await?, Applied::Done(_)))
 }
 
-/// Forgets what was read, unless it was replaced since.
+/// Unless somebody logged in meanwhile, be it elsewhere.
+fn replacement(old: &Kept, new: &Credential) -> Result<Batch, Error> {
+    let (record, at) = (new.whose.record(&new.issuer)?, new.whose.key("at")?);
+    let batch = Batch::new().when(&record, Some(old.bytes.clone())).when(&at, Some(new.issuer.clone().into()));
+    Ok(batch.set(&record, new.bytes()?, LIFE).expire(&at, LIFE))
+}
+
+/// Forgets what was read, unless it was replaced since. That somebody has logged in elsewhere is not forgotten with it.
 pub(super) async fn forget(store: &dyn Store, old: &Kept) -> Result<(), Error> {
-    let whose = &old.credential.whose;
-    let record = whose.record(&old.credential.issuer)?;
-    let batch = Batch::new().when(&record, Some(old.bytes.clone())).delete(&record).delete(&whose.key("at")?);
-    store.apply(batch).await.map(drop)
+    let (whose, issuer) = (&old.credential.whose, &old.credential.issuer);
+    let (record, at) = (whose.record(issuer)?, whose.key("at")?);
+    let batch = Batch::new().when(&record, Some(old.bytes.clone())).delete(&record);
+    let both = batch.clone().when(&at, Some(issuer.clone().into())).delete(&at);
+    match store.apply(both).await? {
+        Applied::Done(_) => Ok(()),
+        _ => store.apply(batch).await.map(drop),
+    }
 }
 
 fn lifetime(tokens: &Tokens, now: SystemTime) -> (u64, Option<u64>) {

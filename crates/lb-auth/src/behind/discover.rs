@@ -14,6 +14,7 @@ use tracing::Dispatch;
 use tracing::instrument::WithSubscriber as _;
 use url::Url;
 
+use super::credential::Credential;
 use super::outward::{Outward, Resource, Seen};
 use super::tokens::Shows;
 use crate::fetch::{Ask, Fetch, fetch};
@@ -55,6 +56,23 @@ pub(super) struct Maker {
     pub takes_documents: bool,
     pub shows: Shows,
     pub offline: bool,
+}
+
+impl Maker {
+    /// Where it makes tokens, as far as it matters to whom something is shown.
+    pub fn origin(&self) -> String {
+        origin(&self.token_endpoint)
+    }
+
+    /// Whether it is who made this, and makes it in the same place.
+    pub fn made(&self, credential: &Credential) -> bool {
+        self.issuer == credential.issuer && self.origin() == origin(&credential.token_endpoint)
+    }
+}
+
+/// The origin of an address.
+pub(super) fn origin(address: &str) -> String {
+    Url::parse(address).map(|url| url.origin().ascii_serialization()).unwrap_or_default()
 }
 
 /// What was found out, and who goes on with it.
@@ -142,21 +160,27 @@ pub(super) async fn discover(
     let said = seen.resource.as_ref().filter(|_| is_named);
     let maker = match resolved.source {
         AuthorizationMetadataSource::LegacyEndpointFallback => silent_maker(&resolved.metadata, server, &seen)?,
-        _ => maker(&resolved.metadata, said, server)?,
+        _ => maker(&resolved.metadata, said, &seen, server)?,
     };
     let resource = said.and_then(|said| said.resource.clone()).unwrap_or_else(|| server.to_string());
     Ok(Found { maker, resource, manager })
 }
 
 fn failed(error: &AuthError, seen: &Seen) -> DiscoverError {
-    match &seen.away {
-        Some(why) => DiscoverError::Away(why.clone()),
-        None => DiscoverError::Unfit(clip(&error.to_string())),
+    match (&seen.unfit, &seen.away) {
+        (Some(why), _) => DiscoverError::Unfit(clip(why)),
+        (None, Some(why)) => DiscoverError::Away(why.clone()),
+        (None, None) => DiscoverError::Unfit(clip(&error.to_string())),
     }
 }
 
 /// One that says something of itself.
-fn maker(metadata: &AuthorizationMetadata, said: Option<&Resource>, server: &Url) -> Result<Maker, DiscoverError> {
+fn maker(
+    metadata: &AuthorizationMetadata,
+    said: Option<&Resource>,
+    seen: &Seen,
+    server: &Url,
+) -> Result<Maker, DiscoverError> {
     let unfit = |why: &str| DiscoverError::Unfit(why.to_owned());
     let issuer = metadata.issuer.as_deref().ok_or_else(|| unfit("the authorization server does not name itself"))?;
     // The SDK lets a slash at the end pass. Two issuers may differ in nothing else.
@@ -165,6 +189,11 @@ fn maker(metadata: &AuthorizationMetadata, said: Option<&Resource>, server: &Url
             "the server names another authorization server than {}; both must be equal byte for byte",
             clip(issuer)
         );
+        return Err(DiscoverError::Unfit(why));
+    }
+    // The SDK takes a document from wherever the server says that it lies, and believes what it says of whose it is.
+    if !seen.place.as_ref().is_some_and(|place| is_kept_at(place, issuer)) {
+        let why = format!("what is said of {} does not lie where that one would keep it", clip(issuer));
         return Err(DiscoverError::Unfit(why));
     }
     // The SDK only warns where nothing is said.
@@ -195,6 +224,21 @@ fn maker(metadata: &AuthorizationMetadata, said: Option<&Resource>, server: &Url
     are_safe(metadata, server).map(|()| maker)
 }
 
+/// Whether this is where an issuer keeps what it says of itself: only who has its origin can put something there.
+fn is_kept_at(place: &Url, issuer: &str) -> bool {
+    let Ok(issuer) = Url::parse(issuer) else { return false };
+    let (oauth, oidc) = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration");
+    let is_form = match issuer.path().trim_matches('/') {
+        "" => [oauth, oidc].contains(&place.path()),
+        path => {
+            let forms = [format!("{oauth}/{path}"), format!("{oidc}/{path}"), format!("/{path}{oidc}")];
+            // Some with a path in their name have but one such document for their whole origin.
+            forms.iter().any(|form| form == place.path()) || place.path() == oauth
+        }
+    };
+    is_form && place.query().is_none() && place.origin() == issuer.origin()
+}
+
 /// One that says nothing of itself, as those of 2025-03-26 may: its addresses are then known.
 fn silent_maker(metadata: &AuthorizationMetadata, server: &Url, seen: &Seen) -> Result<Maker, DiscoverError> {
     if seen.something {
@@ -220,8 +264,8 @@ fn are_safe(metadata: &AuthorizationMetadata, server: &Url) -> Result<(), Discov
     let addresses = [Some(&metadata.authorization_endpoint), Some(&metadata.token_endpoint)];
     for address in addresses.into_iter().chain([metadata.registration_endpoint.as_ref()]).flatten() {
         if !is_safe(address, server) {
-            let shown = Url::parse(address).map(|url| url.origin().ascii_serialization()).unwrap_or_default();
-            let why = format!("one of the addresses of the authorization server is not https: {}", clip(&shown));
+            let why =
+                format!("one of the addresses of the authorization server is not https: {}", clip(&origin(address)));
             return Err(DiscoverError::Unfit(why));
         }
     }

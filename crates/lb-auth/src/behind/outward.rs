@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::LOCATION;
 use http::{Response, StatusCode};
 use parking_lot::Mutex;
 use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest};
@@ -11,6 +12,7 @@ use serde::Deserialize;
 use url::Url;
 
 use crate::fetch::{Ask, Fetch, fetch};
+use crate::redirect::is_loopback;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 const BYTES_MAX: usize = 256 * 1_024;
@@ -31,6 +33,30 @@ pub(super) struct Seen {
     pub something: bool,
     /// Why somebody could not be asked.
     pub away: Option<String>,
+    /// Why somebody must not be asked.
+    pub unfit: Option<String>,
+    /// Where what was answered last lies: the address that was asked for it, and not the one that it led on to.
+    pub place: Option<Url>,
+    /// Where that answer leads on to, and the address that was asked at first.
+    sent_on: Option<(Url, Url)>,
+}
+
+impl Seen {
+    /// Notes where an answer lies. The SDK follows what leads elsewhere at the same origin, and asks anew for it.
+    fn came_from(&mut self, url: &Url, answer: Option<&Response<Bytes>>) {
+        let first = match self.sent_on.take() {
+            Some((to, first)) if to == *url && to.origin() == first.origin() => first,
+            _ => url.clone(),
+        };
+        let location =
+            answer.filter(|answer| answer.status().is_redirection()).and_then(|it| it.headers().get(LOCATION));
+        let to = location.and_then(|to| to.to_str().ok()).and_then(|to| url.join(to).ok());
+        self.sent_on = to.map(|mut to| {
+            to.set_fragment(None);
+            (to, first.clone())
+        });
+        self.place = Some(first);
+    }
 }
 
 /// What a server says of itself, byte for byte.
@@ -69,6 +95,12 @@ impl Outward {
         if url == self.server {
             return Ok(Response::builder().status(StatusCode::METHOD_NOT_ALLOWED).body(Vec::new())?);
         }
+        if !self.may_ask(&url) {
+            let host = url.host_str().unwrap_or_default();
+            let why = format!("the server names an address that is not https: {host}");
+            self.seen.lock().unfit = Some(why.clone());
+            return Err(why.into());
+        }
         let ask = Ask {
             method: parts.method,
             url: url.clone(),
@@ -82,9 +114,18 @@ impl Outward {
         Ok(answer?.map(|body| body.to_vec()))
     }
 
+    /// What the operator has chosen is asked as it is. What a server names is read by others on the way, or changed, unless
+    /// it is encrypted or on this machine with the server.
+    fn may_ask(&self, url: &Url) -> bool {
+        url.scheme() == "https"
+            || url.origin() == self.server.origin()
+            || (is_loopback(url) && is_loopback(&self.server))
+    }
+
     fn remember(&self, url: &Url, answer: Result<&Response<Bytes>, String>) {
         let host = url.host_str().unwrap_or_default();
         let mut seen = self.seen.lock();
+        seen.came_from(url, answer.as_ref().ok().copied());
         match answer {
             Err(why) => seen.away = Some(format!("{host}: {why}")),
             Ok(answer) => match answer.status().as_u16() {

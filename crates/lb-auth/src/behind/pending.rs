@@ -210,18 +210,71 @@ pub(super) async fn worked(store: &dyn Store, place: &str, client: &Client) -> R
     store.set(&by_id("client", place)?, written(client)?, REGISTERED_FOR).await
 }
 
-/// Whether a secret of the operator may be shown to an issuer: to the one that it was first shown to, and to no other. A
-/// server says by itself who makes its tokens, and could name anybody.
-pub(super) async fn may_see(store: &dyn Store, place: &str, issuer: &str) -> Result<bool, Error> {
-    let key = by_id("issuer", place)?;
-    if store.set_if_absent(&key, issuer.to_owned(), SHOWN_FOR).await? {
+/// Whether a secret of the operator may be shown to an issuer: to the one that it was first shown to, at the origin where
+/// it makes tokens, and to no other. A server says by itself who makes its tokens, and could name anybody.
+pub(super) async fn may_see(store: &dyn Store, place: &str, issuer: &str, origin: &str) -> Result<bool, Error> {
+    let (key, shown) = (by_id("issuer", place)?, to_whom(issuer, origin));
+    if store.set_if_absent(&key, shown.clone(), SHOWN_FOR).await? {
         return Ok(true);
     }
-    let is_same = store.get(&key).await?.as_deref() == Some(issuer.as_bytes());
-    Ok(is_same && store.expire(&key, SHOWN_FOR).await?)
+    match sees(store, place, issuer, origin).await? {
+        Sees::This => store.expire(&key, SHOWN_FOR).await,
+        // Written down when the origin was not: it is from now on.
+        Sees::Issuer => {
+            let is_written = store.compare_and_set(&key, Some(issuer.to_owned().into()), shown, SHOWN_FOR).await?;
+            Ok(is_written || sees(store, place, issuer, origin).await? == Sees::This)
+        }
+        Sees::Nobody | Sees::Another => Ok(false),
+    }
+}
+
+/// Who sees a secret of the operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sees {
+    /// Nobody yet.
+    Nobody,
+    /// The one who was asked for.
+    This,
+    /// The same issuer, of which nothing else was written down.
+    Issuer,
+    /// Somebody else.
+    Another,
+}
+
+/// Looks who sees a secret of the operator, and lets nobody see it.
+pub(super) async fn sees(store: &dyn Store, place: &str, issuer: &str, origin: &str) -> Result<Sees, Error> {
+    let known = store.get(&by_id("issuer", place)?).await?;
+    Ok(match known {
+        None => Sees::Nobody,
+        Some(known) if known == to_whom(issuer, origin) => Sees::This,
+        Some(known) if known == issuer => Sees::Issuer,
+        Some(_) => Sees::Another,
+    })
+}
+
+/// No address has a zero in it.
+fn to_whom(issuer: &str, origin: &str) -> Bytes {
+    format!("{issuer}\0{origin}").into()
 }
 
 /// How long it is remembered to whom a secret was shown.
 const SHOWN_FOR: Duration = Duration::from_secs(400 * 86_400);
 /// How long a registration that nobody uses is kept.
 const REGISTERED_FOR: Duration = Duration::from_secs(30 * 86_400);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::memory;
+
+    #[tokio::test]
+    async fn who_saw_a_secret_before_origins_were_written_down_still_does() {
+        let store = memory().await;
+        store.set(&by_id("issuer", "place").unwrap(), "https://as.test", SHOWN_FOR).await.unwrap();
+        let sees = async |issuer: &str, origin: &str| may_see(&*store, "place", issuer, origin).await.unwrap();
+        assert!(!sees("https://evil.test", "https://evil.test").await);
+        assert!(sees("https://as.test", "https://tokens.test").await);
+        assert!(!sees("https://as.test", "https://evil.test").await, "it is written down by now");
+        assert!(sees("https://as.test", "https://tokens.test").await);
+    }
+}

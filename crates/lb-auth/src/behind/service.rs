@@ -1,13 +1,15 @@
 //! The gateway's own login at a server, with credentials that the operator has set. Everybody shares it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use lb_exchange::{BoxFuture, Login, LoginError, OauthClient, Proof, Refused, ServerAuth, ServerSpec};
 use parking_lot::Mutex;
 
+use super::begin::{NotShown, shown_at};
 use super::credential::{Credential, Steps, Terms, Whose};
-use super::discover::{Challenge, discover};
+use super::discover::{Challenge, DiscoverError, Maker, discover};
 use super::single::Single;
 use super::tokens::{self, Client, TokenError};
 use super::{Inner, resource_of};
@@ -16,6 +18,8 @@ use super::{Inner, resource_of};
 #[derive(Default)]
 pub(super) struct ServiceEntry {
     memory: Mutex<Memory>,
+    /// To whom the secret was shown, where that cannot be kept.
+    shown: Mutex<HashMap<String, String>>,
     renewal: Single<Result<Credential, String>>,
 }
 
@@ -50,7 +54,7 @@ impl Login for ServiceLogin {
     fn proof(&self) -> BoxFuture<'_, Result<Option<Proof>, LoginError>> {
         Box::pin(async move {
             let Some(held) = self.entry.held() else { return Ok(None) };
-            let now = self.behind.now();
+            let now = self.behind.now().await;
             if !held.is_due(now) {
                 return Ok(Some(held.proof()));
             }
@@ -72,7 +76,7 @@ impl ServiceLogin {
         let server = resource_of(&self.spec).ok_or_else(|| self.failed("it has no address"))?;
         let challenge = Challenge::of(&refusal.challenges, &server);
         let sent = refusal.proof.as_ref().map_or(0, |proof| proof.number);
-        let now = self.behind.now();
+        let now = self.behind.now().await;
         let (mut scopes, mut steps) = (Vec::new(), Steps::default());
         if let Some(held) = self.entry.held() {
             if sent < held.number {
@@ -124,7 +128,7 @@ impl Renewal {
     async fn run(self) -> Result<Credential, String> {
         let before = self.entry.held();
         let (terms, tokens) = self.ask(before.as_ref()).await?;
-        let (number, now): (u64, SystemTime) = (before.map_or(0, |before| before.number), self.behind.now());
+        let (number, now): (u64, SystemTime) = (before.map_or(0, |before| before.number), self.behind.now().await);
         let mut credential = Credential::new(terms, tokens, number, now);
         credential.after_refusal = self.after_refusal;
         self.entry.memory.lock().held = Some(credential.clone());
@@ -150,6 +154,20 @@ impl Renewal {
         Ok((terms, tokens))
     }
 
+    /// Whether the secret may be shown. Where the logins of people cannot be opened, it is remembered in memory to whom it
+    /// was: nobody is needed for this one, and nothing else of it is kept.
+    async fn may_show(&self, whose: &Whose, id: &str, secret: &str, maker: &Maker) -> Result<(), DiscoverError> {
+        match self.behind.may_show(whose, id, secret, maker).await {
+            Err(NotShown::Store(lb_store::Error::Refused(_))) => {
+                let to_whom = format!("{}\0{}", maker.issuer, maker.origin());
+                let mut shown = self.entry.shown.lock();
+                let known = shown.entry(shown_at(whose, id, secret)).or_insert_with(|| to_whom.clone());
+                if *known == to_whom { Ok(()) } else { Err(NotShown::Another.into()) }
+            }
+            shown => shown.map_err(DiscoverError::from),
+        }
+    }
+
     async fn discover(&self, set: &OauthClient, whose: Whose) -> Result<Terms, String> {
         let (Some(id), Some(secret)) = (&set.client_id, &set.client_secret) else {
             return Err("auth \"service\" needs client_id and client_secret".into());
@@ -158,8 +176,7 @@ impl Renewal {
         let challenge = self.entry.memory.lock().challenge.clone();
         let port = self.behind.fetch(self.spec.bounds);
         let found = discover(port, &server, &challenge).await.map_err(|error| error.to_string())?;
-        let shown = self.behind.may_show(&whose, id, secret.expose(), &found.maker.issuer).await;
-        shown.map_err(|error| error.to_string())?;
+        self.may_show(&whose, id, secret.expose(), &found.maker).await.map_err(|error| error.to_string())?;
         let mut scopes = set.scopes.clone();
         if scopes.is_empty() {
             scopes = super::discover::silent(found.manager.select_initial_scopes(&[])).await;

@@ -77,7 +77,7 @@ impl Behind {
             Err(state) => status.state = state,
             Ok(credential) => {
                 let can_go_on = kind == "service" || credential.refresh.is_some();
-                let is_good = can_go_on || credential.is_alive(self.0.now());
+                let is_good = can_go_on || credential.is_alive(self.0.now().await);
                 status.state = if is_good { State::LoggedIn } else { State::Expired };
                 status.expires_at = credential.ends().map(time);
                 status.issuer = Some(credential.issuer);

@@ -13,6 +13,9 @@ use super::*;
 use crate::testing::{at, memory};
 use crate::{Ask, FetchError};
 
+mod issuers;
+mod overtaken;
+
 struct Nobody;
 
 impl Fetch for Nobody {

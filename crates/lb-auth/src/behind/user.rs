@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use self::renew::Renewal;
 use super::Inner;
 use super::begin::{Want, away};
-use super::credential::{self, Credential, Whose};
+use super::credential::{self, Credential, Mark, Whose};
 use super::discover::Challenge;
 use super::pending;
 use super::resource_of;
@@ -48,6 +48,12 @@ struct Memory {
     failed: Option<(SystemTime, String)>,
 }
 
+impl Memory {
+    fn take_up(&mut self, credential: Credential, now: SystemTime) {
+        *self = Self { held: Some(credential), looked: Some(now), ..Self::default() };
+    }
+}
+
 /// Why there is no next token.
 #[derive(Clone, Debug)]
 enum Why {
@@ -69,11 +75,19 @@ impl UserEntry {
         self.memory.lock().is_stale = true;
     }
 
-    /// Takes up what came of a login or a renewal, or lies in the store.
+    /// Takes up what came of a login just now.
     pub fn hold(&self, credential: Credential, now: SystemTime) {
+        self.memory.lock().take_up(credential, now);
+    }
+
+    /// Takes up what came of a renewal. Who has logged in anew meanwhile does not go on with what they had before: the
+    /// store says which of both it is.
+    fn renewed(&self, credential: Credential, now: SystemTime) {
         let mut memory = self.memory.lock();
-        if memory.held.as_ref().is_none_or(|held| held.number <= credential.number) {
-            *memory = Memory { held: Some(credential), looked: Some(now), ..Memory::default() };
+        match memory.held.as_ref().map(Credential::mark) {
+            Some(held) if !credential.is_of(&held) => memory.is_stale = true,
+            Some(held) if credential.number < held.number => {}
+            Some(_) | None => memory.take_up(credential, now),
         }
     }
 
@@ -82,18 +96,32 @@ impl UserEntry {
         *self.memory.lock() = Memory { is_over: true, ..Memory::default() };
     }
 
-    /// Begins a look at the store; the number of what is in memory.
-    fn look(&self, now: SystemTime) -> Option<u64> {
+    /// Begins a look at the store; what is in memory.
+    fn look(&self, now: SystemTime) -> Option<Mark> {
         let mut memory = self.memory.lock();
         memory.looked = Some(now);
-        memory.held.as_ref().map(|held| held.number)
+        memory.held.as_ref().map(Credential::mark)
+    }
+
+    /// Takes up what lies in the store. What came into memory during the look is newer than that, and so is what could not
+    /// be kept yet; another login is not, whatever its number.
+    fn found(&self, before: Option<&Mark>, credential: Credential, now: SystemTime) {
+        let mut memory = self.memory.lock();
+        let held = memory.held.as_ref().map(Credential::mark);
+        let counts = match &held {
+            Some(held) if credential.is_of(held) => held.number <= credential.number,
+            held => held.as_ref() == before,
+        };
+        if counts {
+            memory.take_up(credential, now);
+        }
     }
 
     /// There is nothing in the store. What came into memory during the look is newer than that.
-    fn missing(&self, before: Option<u64>) {
+    fn missing(&self, before: Option<&Mark>) {
         let mut memory = self.memory.lock();
-        let held = memory.held.as_ref().map(|held| held.number);
-        if held.is_some() && held == before {
+        let held = memory.held.as_ref().map(Credential::mark);
+        if held.is_some() && held.as_ref() == before {
             *memory = Memory { is_over: true, looked: memory.looked, ..Memory::default() };
         }
     }
@@ -116,7 +144,7 @@ impl Login for UserLogin {
     fn proof(&self) -> BoxFuture<'_, Result<Option<Proof>, LoginError>> {
         Box::pin(async move {
             let Some(held) = self.held().await? else { return Ok(None) };
-            let now = self.behind.now();
+            let now = self.behind.now().await;
             if !held.is_due(now) || (held.refresh.is_none() && held.is_alive(now)) {
                 return Ok(Some(held.proof()));
             }
@@ -131,7 +159,7 @@ impl Login for UserLogin {
     fn is_over(&self) -> BoxFuture<'_, bool> {
         Box::pin(async move {
             let held = self.held().await.ok().flatten();
-            let now = self.behind.now();
+            let now = self.behind.now().await;
             match held {
                 Some(held) => held.refresh.is_none() && !held.is_alive(now),
                 None => self.entry.memory.lock().is_over,
@@ -142,7 +170,7 @@ impl Login for UserLogin {
     fn ended<'a>(&'a self, id: &'a str) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             // Whoever names another's login, or one that never was, waits for nothing.
-            let open = pending::find(&*self.behind.store, id, self.behind.now()).await;
+            let open = pending::find(&*self.behind.store, id, self.behind.now().await).await;
             if open.is_ok_and(|open| open.is_none_or(|open| open.whose != self.entry.whose)) {
                 return;
             }
@@ -156,7 +184,7 @@ impl UserLogin {
     /// What is in memory, or else in the store. Once in a while somebody looks whether it is still there, while the
     /// others go on.
     async fn held(&self) -> Result<Option<Credential>, LoginError> {
-        let now = self.behind.now();
+        let now = self.behind.now().await;
         let (held, counts) = {
             let memory = self.entry.memory.lock();
             let age = memory.looked.and_then(|looked| now.duration_since(looked).ok());
@@ -174,11 +202,11 @@ impl UserLogin {
 
     /// What is in the store, where it is newer than what is in memory. What is not there any more was ended.
     async fn load(&self) -> Result<Option<Credential>, LoginError> {
-        let now = self.behind.now();
+        let now = self.behind.now().await;
         let before = self.entry.look(now);
         match credential::load(&*self.behind.store, &self.entry.whose).await.map_err(away)? {
-            Some(kept) => self.entry.hold(kept.credential, now),
-            None => self.entry.missing(before),
+            Some(kept) => self.entry.found(before.as_ref(), kept.credential, now),
+            None => self.entry.missing(before.as_ref()),
         }
         Ok(self.entry.memory.lock().held.clone())
     }
@@ -191,7 +219,7 @@ impl UserLogin {
             Some(why) => return Err(self.away(&why)),
             None => {}
         }
-        let renewed = self.renew(held.number, None);
+        let renewed = self.renew(held.mark(), None);
         let renewed = match held.remaining(now).filter(|_| is_alive) {
             Some(remaining) => match tokio::time::timeout(PATIENCE.min(remaining / 2), renewed).await {
                 Ok(renewed) => renewed,
@@ -203,7 +231,8 @@ impl UserLogin {
             Ok(credential) => Ok(credential),
             Err(Why::Away(_)) if is_alive => Ok(held),
             Err(Why::Away(why)) => Err(self.away(&why)),
-            Err(Why::Over | Why::Moved) => self.needed(Want { scopes: held.scopes, ..Want::default() }).await,
+            Err(Why::Over) => self.needed(Want { scopes: held.scopes, ..Want::default() }).await,
+            Err(Why::Moved) => self.needed(Want::default()).await,
         }
     }
 
@@ -228,13 +257,13 @@ impl UserLogin {
         if refusal.status == 403 || challenge.wants_more {
             return self.step_up(&held, challenge).await;
         }
-        let now = self.behind.now();
+        let now = self.behind.now().await;
         let again = Want { challenge: Some(challenge.clone()), scopes: held.scopes.clone(), ..Want::default() };
         // One that was made because of a refusal and is refused itself: the next one would be, too.
         if held.refresh.is_none() || held.is_no_use(now) {
             return self.needed(again).await;
         }
-        match self.renew(held.number, Some(challenge)).await {
+        match self.renew(held.mark(), Some(challenge)).await {
             Ok(credential) => Ok(credential),
             Err(Why::Away(why)) => Err(self.away(&why)),
             Err(Why::Over) => self.needed(again).await,
@@ -249,7 +278,7 @@ impl UserLogin {
 
     /// Asks for more, and loses nothing of what was granted.
     async fn step_up(&self, held: &Credential, challenge: Challenge) -> Result<Credential, LoginError> {
-        let Some(steps) = held.steps.next(self.behind.now()) else {
+        let Some(steps) = held.steps.next(self.behind.now().await) else {
             let name = &self.spec.name;
             let why = format!("{name} wants more rights after each login; it was not asked again. Try in an hour");
             return Err(LoginError::Failed(why));
@@ -259,11 +288,11 @@ impl UserLogin {
         self.needed(Want { challenge: Some(challenge), scopes, steps }).await
     }
 
-    /// The next token after the one with this number. Done once for everybody who wants it, and to its end.
-    async fn renew(&self, number: u64, refusal: Option<Challenge>) -> Result<Credential, Why> {
+    /// The next token after this one. Done once for everybody who wants it, and to its end.
+    async fn renew(&self, mark: Mark, refusal: Option<Challenge>) -> Result<Credential, Why> {
         let (behind, entry, server) = (self.behind.clone(), self.entry.clone(), resource_of(&self.spec));
         let (secret, bounds) = (self.own_client(), self.spec.bounds);
-        let renewal = Renewal { behind, entry, bounds, secret, server, number, refusal };
+        let renewal = Renewal { behind, entry, bounds, secret, server, mark, refusal };
         let renewed = self.entry.renewal.run(&self.behind.tasks, || renewal.run()).await;
         renewed.unwrap_or_else(|| Err(Why::Away("the renewal broke off".into())))
     }
@@ -281,3 +310,6 @@ impl std::fmt::Debug for UserLogin {
         f.debug_struct("UserLogin").field("server", &self.spec.name).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

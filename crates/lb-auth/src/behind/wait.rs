@@ -51,7 +51,7 @@ impl Inner {
         if let Some(ended) = self.end_of(id).await {
             return Some(ended);
         }
-        match pending::find(&*self.store, id, self.now()).await {
+        match pending::find(&*self.store, id, self.now().await).await {
             // It may have ended between both looks.
             Ok(None) => Some(self.end_of(id).await.unwrap_or(Ended::Over)),
             Ok(Some(_)) | Err(_) => None,

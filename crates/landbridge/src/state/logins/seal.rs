@@ -3,6 +3,9 @@
 //! A note in the folder says that it is in the keyring, and under which name. It is written when the keyring has shown
 //! that it has the key, and only then is the file with the key removed: at every moment at least one of both has it.
 //! Whoever finds the note and no keyring is told so. They do not begin anew, because what is kept would be lost.
+//!
+//! A landbridge of before this was so knows nothing of the note, and makes a key. Such a file is another key than the one
+//! in the keyring: neither replaces the other, and both are kept together from then on.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -14,7 +17,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::Why;
+use super::{Why, not_in};
 use crate::keyring::{Keyring, Unusable};
 use crate::state::key;
 
@@ -63,18 +66,8 @@ pub async fn keys(folder: &Path, uses_keyring: bool, bus: Option<&str>) -> Resul
     match (place.file.exists(), note, uses_keyring) {
         (false, Some(note), true) => place.fetch(&note, bus).await,
         (false, Some(note), false) => place.take_back(&note, bus).await,
-        (true, note, true) => {
-            let text = key::text_of(&place.file).map_err(|error| place.failed(&place.file, error))?;
-            place.put(text, note, bus).await
-        }
+        (true, note, _) => place.both(note, uses_keyring, bus).await,
         (false, None, true) => place.put(key::random(), None, bus).await,
-        (true, note, false) => {
-            // It was not moved to its end, and the file counts.
-            if note.is_some() {
-                fs::remove_file(&place.note).map_err(|error| place.failed(&place.note, error))?;
-            }
-            place.in_folder()
-        }
         (false, None, false) => place.in_folder(),
     }
 }
@@ -100,8 +93,58 @@ impl Place {
         }
     }
 
+    /// There is a file, which counts, and perhaps a note: of the same key, which was not moved to its end, or of another.
+    async fn both(&self, note: Option<Note>, uses_keyring: bool, bus: Option<&str>) -> Result<Sealed, Why> {
+        let mut text = key::text_of(&self.file).map_err(|error| self.failed(&self.file, error))?;
+        if let Some(note) = note.as_ref().filter(|note| note.mark != mark(&text)) {
+            match within(WISH_MAX, look(note, bus)).await {
+                Ok(Some(other)) => text = self.join(&other, &text)?,
+                // Nothing there can be lost any more.
+                Ok(None) => {}
+                Err(why) => {
+                    tracing::debug!(%why, "the keyring has another key of logins, which cannot be had now");
+                    return self.in_folder();
+                }
+            }
+        }
+        if uses_keyring {
+            return self.put(text, note, bus).await;
+        }
+        if note.is_some() {
+            fs::remove_file(&self.note).map_err(|error| self.failed(&self.note, error))?;
+        }
+        self.in_folder()
+    }
+
+    /// Keeps both keys in the file: what either has sealed is opened, and the one of before seals. A store takes no third
+    /// one, which only they would need who have done this before: what that one sealed was sealed anew when it was renewed.
+    fn join(&self, before: &str, text: &str) -> Result<String, Why> {
+        let first = before.lines().take(1);
+        let mut lines: Vec<&str> = Vec::new();
+        for line in first.chain(text.lines()).chain(before.lines().skip(1)).map(str::trim) {
+            if !line.is_empty() && !lines.contains(&line) && lines.len() < 2 {
+                lines.push(line);
+            }
+        }
+        let joined = lines.join("\n");
+        let new = self.folder.join("key.both");
+        let written =
+            forget_file(&new).and_then(|()| key::write(&new, &joined)).and_then(|()| fs::rename(&new, &self.file));
+        written.and_then(|()| self.sync()).map_err(|error| self.failed(&self.file, error))?;
+        Ok(joined)
+    }
+
+    /// What was done in the folder outlives a power cut.
+    fn sync(&self) -> io::Result<()> {
+        File::open(&self.folder).and_then(|folder| folder.sync_all())
+    }
+
     fn in_folder(&self) -> Result<Sealed, Why> {
-        let keys = key::made(&self.file).map_err(|why| Why::NoFolder(format!("logins cannot be kept: {why}")))?;
+        if !self.file.exists() {
+            key::write(&self.file, &key::random()).map_err(|error| self.failed(&self.file, error))?;
+        }
+        let text = key::text_of(&self.file).map_err(|error| self.failed(&self.file, error))?;
+        let keys = key::parse(&text).map_err(|why| Why::NoKey(format!("{} {why}", self.file.display())))?;
         Ok(Sealed { keys, kept_in: KeptIn::Folder })
     }
 
@@ -116,9 +159,8 @@ impl Place {
                 }
                 key::write(&self.note, &note.text()).map_err(|error| self.failed(&self.note, error))?;
                 // The note must not be lost in a power cut that the removal outlives.
-                let synced = File::open(&self.folder).and_then(|folder| folder.sync_all());
-                synced.map_err(|error| self.failed(&self.folder, error))?;
-                self.forget_file()?;
+                self.sync().map_err(|error| self.failed(&self.folder, error))?;
+                forget_file(&self.file).map_err(|error| self.failed(&self.file, error))?;
                 Ok(Sealed { keys, kept_in: KeptIn::Keyring })
             }
             Err(why) => {
@@ -128,13 +170,6 @@ impl Place {
                 }
                 self.in_folder()
             }
-        }
-    }
-
-    fn forget_file(&self) -> Result<(), Why> {
-        match fs::remove_file(&self.file) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.failed(&self.file, error)),
-            _ => Ok(()),
         }
     }
 
@@ -150,6 +185,8 @@ impl Place {
         let text = within(NEED_MAX, find(note, bus)).await.map_err(|why| self.missing(&why))?;
         key::write(&self.file, &text).map_err(|error| self.failed(&self.file, error))?;
         fs::remove_file(&self.note).map_err(|error| self.failed(&self.note, error))?;
+        // The file must not be lost in a power cut that the keyring's forgetting outlives.
+        self.sync().map_err(|error| self.failed(&self.folder, error))?;
         if let Err(why) = within(WISH_MAX, forget(note, bus)).await {
             tracing::warn!(%why, "the keyring still has the key of logins, which is kept beside them by now");
         }
@@ -157,7 +194,7 @@ impl Place {
     }
 
     fn failed(&self, path: &Path, error: io::Error) -> Why {
-        Why::NoFolder(format!("logins cannot be kept in {}: {}: {error}", self.folder.display(), path.display()))
+        not_in(&self.folder, Some(path), &error)
     }
 
     fn missing(&self, why: &dyn std::fmt::Display) -> Why {
@@ -166,6 +203,13 @@ impl Place {
              session and try again; or remove {} to log in anew",
             self.folder.display()
         ))
+    }
+}
+
+fn forget_file(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 
@@ -217,9 +261,13 @@ async fn put_and_look(note: &Note, text: &str, bus: Option<&str>) -> Result<(), 
     }
 }
 
+/// What it has under that name, whatever it is.
+async fn look(note: &Note, bus: Option<&str>) -> Result<Option<String>, Unusable> {
+    Keyring::open(bus).await?.find(&note.name).await
+}
+
 async fn find(note: &Note, bus: Option<&str>) -> Result<String, Unusable> {
-    let mut keyring = Keyring::open(bus).await?;
-    match keyring.find(&note.name).await? {
+    match look(note, bus).await? {
         Some(text) if mark(&text) == note.mark => Ok(text),
         Some(_) => Err(Unusable::Failed("it has another one under that name".to_owned())),
         None => Err(Unusable::Failed("it does not have it any more".to_owned())),
@@ -308,5 +356,30 @@ mod tests {
         let all: Vec<_> = futures_util::future::join_all(all).await;
         let first = all[0].as_ref().expect("a key").keys.clone();
         assert!(all.iter().all(|found| found.as_ref().is_ok_and(|found| found.keys == first)));
+    }
+
+    /// Somebody has made another one, and the keyring cannot be asked: it must be findable later.
+    #[tokio::test]
+    async fn a_note_of_another_key_is_not_thrown_away() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (text, note) = (key::random(), Note { name: name(), mark: mark(&key::random()) }.text());
+        fs::write(folder.path().join("key"), &text).expect("written");
+        fs::write(folder.path().join("key.json"), &note).expect("written");
+        for uses_keyring in [true, false] {
+            let kept = keys(folder.path(), uses_keyring, NOWHERE).await.expect("a key");
+            assert_eq!((kept.keys[0].expose(), kept.kept_in), (text.as_str(), KeptIn::Folder));
+            assert_eq!(fs::read_to_string(folder.path().join("key.json")).ok().as_ref(), Some(&note));
+        }
+    }
+
+    #[test]
+    fn a_failure_that_passes_is_not_one_that_stays() {
+        let of = |kind: io::ErrorKind| not_in(Path::new("/f"), None, &kind.into());
+        for kind in [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem, io::ErrorKind::NotADirectory] {
+            assert!(matches!(of(kind), Why::NoFolder(_)), "{kind}");
+        }
+        for kind in [io::ErrorKind::WouldBlock, io::ErrorKind::StorageFull, io::ErrorKind::Other] {
+            assert!(matches!(of(kind), Why::NotNow(_)), "{kind}");
+        }
     }
 }

@@ -126,3 +126,26 @@ fn a_token_that_was_good_for_a_while_is_renewed_after_a_refusal_whyever_it_was_m
         assert!(next.is_alive(at(new_for)));
     }
 }
+
+/// Where somebody has logged in since was forgotten with what they had at another issuer.
+#[tokio::test]
+async fn forgetting_what_one_issuer_gave_keeps_what_another_gave_since() {
+    let store: Arc<dyn Store> = memory().await;
+    let first = credential("alice", Some(60));
+    keep(&*store, &first).await.unwrap();
+    let kept = load(&*store, &first.whose).await.unwrap().unwrap();
+    let second = Credential { issuer: "https://other.test".into(), ..credential("alice", Some(60)) };
+    keep(&*store, &second).await.unwrap();
+    forget(&*store, &kept).await.unwrap();
+    assert_eq!(load(&*store, &first.whose).await.unwrap().unwrap().credential, second);
+    assert_eq!(store.get(&first.whose.record(&first.issuer).unwrap()).await.unwrap(), None);
+}
+
+#[test]
+fn a_record_of_before_logins_were_told_apart_is_read() {
+    let now = credential("alice", Some(60));
+    let mut written: serde_json::Value = serde_json::from_slice(&now.bytes().unwrap()).unwrap();
+    written.as_object_mut().unwrap().remove("login").unwrap();
+    let read = Credential::read(written.to_string().as_bytes(), &now.whose, &now.issuer).unwrap();
+    assert!(now.replaces(&read.mark()) && read.replaces(&now.mark()) && !read.replaces(&read.mark()));
+}

@@ -25,7 +25,12 @@ impl Fetch for Web {
     fn fetch(&self, ask: Ask) -> BoxFuture<'_, Result<Response<Bytes>, FetchError>> {
         self.asked.lock().push(ask.url.to_string());
         let (status, body) = self.pages.get(ask.url.as_str()).cloned().unwrap_or((404, Value::Null));
-        let answer = Response::builder().status(status).body(body.to_string().into()).unwrap();
+        let mut answer = Response::builder().status(status);
+        // Where it leads on to stands where its body would be.
+        if let (300..400, Some(to)) = (status, body.as_str()) {
+            answer = answer.header("location", to);
+        }
+        let answer = answer.body(body.to_string().into()).unwrap();
         std::future::ready(if self.is_cut { Err(FetchError::Timeout) } else { Ok(answer) }).boxed()
     }
 }
@@ -138,4 +143,65 @@ async fn what_a_challenge_says_goes_first_and_the_server_itself_is_not_asked_aga
     assert_eq!(found.manager.select_initial_scopes(&[]).await, ["files:write", "offline_access"]);
     assert!(found.maker.offline);
     assert_eq!(*pages.asked.lock(), [elsewhere, METADATA]);
+}
+
+/// A server could name a document of its own making that says of itself that it is somebody else's.
+#[tokio::test]
+async fn what_is_said_of_an_issuer_lies_where_only_that_issuer_can_put_it() {
+    let root = "https://as.test/.well-known/oauth-authorization-server";
+    let tenant = |place: &'static str| (place, "https://as.test/t", vec!["https://as.test/t"], true);
+    let strange = |place: &'static str| (place, "https://as.test", vec![place, "https://as.test"], false);
+    for (place, issuer, named, is_good) in [
+        (root, "https://as.test", vec!["https://as.test"], true),
+        ("https://as.test/.well-known/openid-configuration", "https://as.test", vec!["https://as.test"], true),
+        (root, "https://as.test", vec![root, "https://as.test"], true),
+        tenant("https://as.test/.well-known/oauth-authorization-server/t"),
+        tenant("https://as.test/.well-known/openid-configuration/t"),
+        tenant("https://as.test/t/.well-known/openid-configuration"),
+        tenant(root),
+        strange("https://evil.test/a/.well-known/b"),
+        strange("https://evil.test/x/.well-known/oauth-authorization-server"),
+        strange("https://as.test/users/evil/.well-known/b"),
+        strange("https://as.test/.well-known/oauth-authorization-server/../../users/.well-known/b"),
+        strange("https://as.test:8443/a/.well-known/b"),
+    ] {
+        let mut said = resource(issuer);
+        said["authorization_servers"] = json!(named);
+        let page = metadata(&json!({"issuer": issuer, "token_endpoint": "https://evil.test/t"}));
+        let place = Url::parse(place).unwrap().to_string().leak();
+        let got = found(web(&[(RESOURCE, 200, said), (place, 200, page)]), &[]).await;
+        match got {
+            Ok(found) => assert!(is_good && found.maker.issuer == issuer, "{place}"),
+            Err(error) => assert!(!is_good && error.to_string().contains("does not lie where"), "{place}: {error}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_document_may_lead_on_and_one_that_nobody_names_is_the_servers_own() {
+    let page = "https://as.test/about/metadata.json";
+    let to = |address: &str| json!(address);
+    let named = (RESOURCE, 200, resource("https://as.test"));
+    let led = web(&[named.clone(), (METADATA, 302, to("/about/metadata.json")), (page, 200, metadata(&json!({})))]);
+    assert_eq!(found(led, &[]).await.unwrap().maker.issuer, "https://as.test");
+    let evil = "https://evil.test/metadata.json";
+    let astray = web(&[named, (METADATA, 302, to(evil)), (evil, 200, metadata(&json!({})))]);
+    assert!(found(astray, &[]).await.is_err());
+    // As in 2025-03-26: at the origin of the server, which is the issuer.
+    let own = metadata(&json!({"issuer": "https://files.test"}));
+    let own = web(&[("https://files.test/.well-known/oauth-authorization-server", 200, own)]);
+    assert_eq!(found(own, &[]).await.unwrap().maker.issuer, "https://files.test");
+}
+
+/// Others on the way could change what is said there, and a name may lead to what only we reach.
+#[tokio::test]
+async fn what_a_server_names_is_asked_over_tls_alone() {
+    let plain = "http://as.test/.well-known/oauth-authorization-server";
+    let pages =
+        [(RESOURCE, 200, resource("http://as.test")), (plain, 200, metadata(&json!({"issuer": "http://as.test"})))];
+    let pages = Arc::new(web(&pages));
+    let server = Url::parse(SERVER).unwrap();
+    let error = discover(pages.clone(), &server, &Challenge::default()).await.err().unwrap();
+    assert_eq!(error, DiscoverError::Unfit("the server names an address that is not https: as.test".into()));
+    assert!(pages.asked.lock().iter().all(|url| url.starts_with("https:")), "{:?}", pages.asked.lock());
 }

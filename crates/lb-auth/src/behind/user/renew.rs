@@ -8,8 +8,9 @@ use lb_store::{Claim, Claimed, Error, Key};
 use url::Url;
 
 use super::super::Inner;
-use super::super::credential::{self, Credential, Kept};
-use super::super::discover::{Challenge, discover};
+use super::super::credential::{self, Credential, Kept, Mark};
+use super::super::discover::{Challenge, DiscoverError, discover};
+use super::super::pending::Sees;
 use super::super::tokens::{self, Client, TokenError};
 use super::{UserEntry, Why};
 
@@ -32,7 +33,7 @@ pub(super) struct Renewal {
     pub bounds: Bounds,
     pub secret: Option<(String, Option<String>)>,
     /// The token that does not do any more.
-    pub number: u64,
+    pub mark: Mark,
     pub server: Option<Url>,
     /// What the server said when it refused it; `None` when it only ends.
     pub refusal: Option<Challenge>,
@@ -41,13 +42,14 @@ pub(super) struct Renewal {
 impl Renewal {
     pub async fn run(self) -> Result<Credential, Why> {
         let renewed = self.guarded().await;
+        let now = self.behind.now().await;
         match &renewed {
-            Ok(credential) => self.entry.hold(credential.clone(), self.behind.now()),
+            Ok(credential) => self.entry.renewed(credential.clone(), now),
             Err(Why::Over) => self.entry.end(),
             Err(Why::Moved) => {}
             Err(Why::Away(why)) => {
                 tracing::warn!(server = %self.entry.whose.server, %why, "a login was not renewed");
-                self.entry.memory.lock().failed = Some((self.behind.now(), why.clone()));
+                self.entry.memory.lock().failed = Some((now, why.clone()));
             }
         }
         renewed
@@ -87,14 +89,14 @@ impl Renewal {
     /// What another node has got meanwhile.
     async fn newer(&self) -> Result<Option<Credential>, Error> {
         let kept = credential::load(&*self.behind.store, &self.entry.whose).await?;
-        Ok(kept.map(|kept| kept.credential).filter(|it| self.number < it.number))
+        Ok(kept.map(|kept| kept.credential).filter(|it| it.replaces(&self.mark)))
     }
 
     async fn renew(&self, claim: &Claim) -> Result<Credential, Why> {
         let store = &*self.behind.store;
         let kept = credential::load(store, &self.entry.whose).await.map_err(|error| Why::Away(error.to_string()))?;
         let Some(kept) = kept else { return Err(Why::Over) };
-        if self.number < kept.credential.number {
+        if kept.credential.replaces(&self.mark) {
             return Ok(kept.credential);
         }
         let current = self.current(&kept);
@@ -102,9 +104,12 @@ impl Renewal {
             return Err(Why::Moved);
         }
         let Some(refresh) = current.refresh.clone() else { return Err(Why::Over) };
-        match self.refresh(&current, &refresh).await {
+        let client = self.client(&current).await?;
+        match self.refresh(&current, &client, &refresh).await {
             Ok(tokens) => {
-                let renewed = current.renewed(tokens, self.refusal.is_some(), self.behind.now());
+                let now = self.behind.now().await;
+                let mut renewed = current.renewed(tokens, self.refusal.is_some(), now);
+                renewed.client = client;
                 self.keep(kept, renewed, claim).await
             }
             Err(TokenError::Spent) => self.over(&kept).await,
@@ -119,7 +124,7 @@ impl Renewal {
     /// Whether a server refuses a token that is still good because others make its tokens by now. Not to know is no.
     async fn has_moved(&self, current: &Credential) -> bool {
         let (Some(challenge), Some(server)) = (&self.refusal, &self.server) else { return false };
-        if !current.is_alive(self.behind.now()) {
+        if !current.is_alive(self.behind.now().await) {
             return false;
         }
         let found = discover(self.behind.fetch(self.bounds), server, challenge);
@@ -130,20 +135,55 @@ impl Renewal {
     /// What was kept, or what came of it and could not be kept, because the store was away.
     fn current(&self, kept: &Kept) -> Credential {
         let held = self.entry.memory.lock().held.clone();
-        let newer = held.filter(|held| held.issuer == kept.credential.issuer && kept.credential.number < held.number);
+        let kept_mark = kept.credential.mark();
+        let newer = held.filter(|held| held.is_of(&kept_mark) && kept_mark.number < held.number);
         newer.unwrap_or_else(|| kept.credential.clone())
     }
 
-    async fn refresh(&self, credential: &Credential, refresh: &str) -> Result<tokens::Tokens, TokenError> {
-        let mut client = credential.client.clone();
-        if let Some((id, secret)) = &self.secret
-            && *id == client.id
-        {
-            client = Client { secret: secret.clone(), ..client };
+    /// As whom we ask: the operator may have set another secret since.
+    async fn client(&self, current: &Credential) -> Result<Client, Why> {
+        let client = current.client.clone();
+        let Some((_, secret)) = self.secret.as_ref().filter(|(id, _)| *id == client.id) else { return Ok(client) };
+        if let Some(secret) = secret.as_ref().filter(|secret| client.secret.as_ref() != Some(secret)) {
+            self.may_show(current, secret).await?;
         }
+        Ok(Client { secret: secret.clone(), ..client })
+    }
+
+    /// A secret that is new goes where the server has its tokens made now, and not where it once had them made: that may be
+    /// who has seen the one before and should not have.
+    async fn may_show(&self, current: &Credential, secret: &str) -> Result<(), Why> {
+        let moved = |error: DiscoverError| match error {
+            DiscoverError::Away(why) => Why::Away(why),
+            DiscoverError::Unfit(_) => Why::Moved,
+        };
+        match self.behind.sees(current, secret).await {
+            Ok(Sees::This) => return Ok(()),
+            Ok(Sees::Another) => return Err(Why::Moved),
+            Ok(Sees::Nobody | Sees::Issuer) => {}
+            Err(error) => return Err(Why::Away(error.to_string())),
+        }
+        let Some(server) = &self.server else { return Err(Why::Moved) };
+        let challenge = self.refusal.clone().unwrap_or_default();
+        let found = discover(self.behind.fetch(self.bounds), server, &challenge);
+        let late = |_| Why::Away("where to log in was not found out in time".into());
+        let found = tokio::time::timeout(LOOK_MAX, found).await.map_err(late)?.map_err(moved)?;
+        if !found.maker.made(current) {
+            return Err(Why::Moved);
+        }
+        let shown = self.behind.may_show(&current.whose, &current.client.id, secret, &found.maker).await;
+        shown.map_err(|why| moved(why.into()))
+    }
+
+    async fn refresh(
+        &self,
+        credential: &Credential,
+        client: &Client,
+        refresh: &str,
+    ) -> Result<tokens::Tokens, TokenError> {
         let form = [("grant_type", "refresh_token"), ("refresh_token", refresh), ("resource", &credential.resource)];
         let port = self.behind.fetch(self.bounds);
-        tokens::ask(&*port, &credential.token_endpoint, &client, &form).await
+        tokens::ask(&*port, &credential.token_endpoint, client, &form).await
     }
 
     /// The refresh token is spent. Whoever replaced it meanwhile has a better one.
@@ -161,25 +201,39 @@ impl Renewal {
         let store = self.behind.store.clone();
         match credential::replace(&*store, &kept, &renewed, claim).await {
             Ok(true) => Ok(renewed),
-            Ok(false) => {
-                match credential::load(&*store, &self.entry.whose).await.map(|kept| kept.map(|it| it.credential)) {
-                    // Somebody logged in meanwhile, or another node took our turn.
-                    Ok(Some(newer)) if renewed.number < newer.number => Ok(newer),
-                    Ok(Some(_)) | Err(_) => Ok(renewed),
-                    // Somebody logged out: what they did not know of must end, too.
-                    Ok(None) => {
-                        self.behind.revoke(self.bounds, &renewed).await;
-                        Err(Why::Over)
-                    }
-                }
-            }
+            Ok(false) => self.overtaken(kept, renewed).await,
             Err(error) => {
                 tracing::warn!(%error, server = %self.entry.whose.server, "a login was renewed and could not be kept yet");
-                let (behind, bounds, later) = (self.behind.clone(), self.bounds, renewed.clone());
-                self.behind.tasks.spawn(async move { keep_later(&behind, bounds, &kept, &later).await });
+                self.keep_on(kept, &renewed);
                 Ok(renewed)
             }
         }
+    }
+
+    /// Something has changed while we renewed: what lies in the store counts, unless it is what was renewed.
+    ///
+    /// What is not used then is not revoked: authorization servers end all logins of an account with one of them, and the
+    /// one that counts may be of the same account.
+    async fn overtaken(&self, kept: Kept, renewed: Credential) -> Result<Credential, Why> {
+        match credential::load(&*self.behind.store, &self.entry.whose).await {
+            // Somebody logged in meanwhile, or another node took our turn and has got further.
+            Ok(Some(found)) if !found.is(&kept) => Ok(found.credential),
+            // Only our turn is over.
+            Ok(Some(_)) | Err(_) => {
+                self.keep_on(kept, &renewed);
+                Ok(renewed)
+            }
+            // Somebody logged out: what they did not know of must end, too.
+            Ok(None) => {
+                self.behind.revoke(self.bounds, &renewed).await;
+                Err(Why::Over)
+            }
+        }
+    }
+
+    fn keep_on(&self, kept: Kept, renewed: &Credential) {
+        let (behind, bounds, renewed) = (self.behind.clone(), self.bounds, renewed.clone());
+        self.behind.tasks.spawn(async move { keep_later(&behind, bounds, &kept, &renewed).await });
     }
 }
 
@@ -193,7 +247,6 @@ enum Turn {
 /// Keeps what was renewed once the store is back, unless something else was kept meanwhile.
 async fn keep_later(behind: &Inner, bounds: Bounds, kept: &Kept, renewed: &Credential) {
     for _ in 0..KEEP_TRIES {
-        tokio::time::sleep(KEEP_EVERY).await;
         match credential::replace_later(&*behind.store, kept, renewed).await {
             Ok(true) => return,
             Ok(false) => {
@@ -204,6 +257,7 @@ async fn keep_later(behind: &Inner, bounds: Bounds, kept: &Kept, renewed: &Crede
             }
             Err(error) => tracing::debug!(%error, "a login could not be kept yet"),
         }
+        tokio::time::sleep(KEEP_EVERY).await;
     }
     tracing::error!(server = %renewed.whose.server, "a login was renewed and is not kept: somebody must log in again after a restart");
 }
