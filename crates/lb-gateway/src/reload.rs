@@ -24,7 +24,7 @@ pub enum Change {
 }
 
 impl Gateway {
-    /// Takes up what differs between two states of a config. Sessions are told.
+    /// Takes up what differs between two states of a config, and tries what was given up. Sessions are told.
     ///
     /// Only the difference counts: a server that a client has redefined meanwhile stays as it is while the config says
     /// the same of it.
@@ -42,6 +42,9 @@ impl Gateway {
         }
         for spec in after.iter().filter(|spec| find(before, &spec.name).as_ref() != Some(spec)) {
             changes.push((spec.name.clone(), self.shared().define(spec.clone(), Scope::All, None).await));
+        }
+        for live in self.shared().lives() {
+            live.try_again();
         }
         changes
     }

@@ -85,6 +85,26 @@ async fn a_file_that_is_gone_is_told_once_and_taken_up_when_it_is_back() {
 }
 
 #[tokio::test]
+async fn a_hangup_tries_a_server_whose_program_was_not_there() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let world = World::new();
+    let program = world.path("late");
+    let config = world.servers(&json!({ "late": { "command": program } }));
+    let run = Run::start(&mut world.landbridge(&["serve", "--listen", "127.0.0.1:0", "--config", arg(&config)]));
+    let client = run.client().await;
+    run.says("server_connect_failed server=late", 1).await;
+    assert!(run.said().contains("next=\"tried again when it is used\""), "{}", run.said());
+    let [command, args] = ["command", "args"].map(|key| server("here")[key].clone());
+    let words: Vec<_> = args.as_array().expect("words").iter().filter_map(Value::as_str).collect();
+    let text = format!("#!/bin/sh\nexec {} '{}'\n", command.as_str().expect("a program"), words.join("' '"));
+    std::fs::write(&program, text).expect("written");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    run.signal(Signal::HUP);
+    run.says("server_connected server=late", 1).await;
+    assert_eq!(execute(&client, "late", "who", json!({})).await, "here");
+}
+
+#[tokio::test]
 async fn reloads_at_the_same_moment_end_as_the_last_file_says() {
     const LAST: usize = 12;
     let mark = format!("settings-reload-{}", std::process::id());

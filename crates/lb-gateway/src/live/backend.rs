@@ -362,6 +362,13 @@ impl Backend {
         Box::pin(async move { backend.connected(within).await.map(|(_, facts)| facts) })
     }
 
+    /// Whether it is not tried again by itself although it may be, and waits for no login.
+    pub(super) fn is_given_up(&self) -> bool {
+        let state = self.state.lock();
+        let may_start = self.entry.is_http() || self.entry.spec().restart.enabled;
+        may_start && state.machine.status() == Status::Error && state.login.is_none()
+    }
+
     /// Whether it is being connected for the first time, or after it was given up.
     pub fn is_connecting(&self) -> bool {
         self.state.lock().machine.status() == Status::Connecting

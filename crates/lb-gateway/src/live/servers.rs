@@ -172,6 +172,15 @@ impl Live {
         }
     }
 
+    /// Tries servers again that were given up: whoever has the config read again may have mended them.
+    pub(crate) fn try_again(&self) {
+        // Those that are not there yet have never been tried.
+        let backends: Vec<Arc<Backend>> = self.backends.lock().values().cloned().collect();
+        for backend in backends.iter().filter(|backend| backend.is_given_up()) {
+            backend.want();
+        }
+    }
+
     /// A server that others have connected, and that this session had in a process before this one, is told as such.
     fn meet_again(&self, backend: &Backend) {
         let Some(listed) = backend.listed() else { return };
