@@ -208,6 +208,8 @@ fn maker(
         let values = more(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         values.iter().filter_map(|value| value.as_str().map(str::to_owned)).collect()
     };
+    // A secret is shown there, too, and so it is one of the places that are looked at before it is shown.
+    let is_theirs = |address: &str| [issuer, &metadata.token_endpoint].iter().any(|it| origin(it) == origin(address));
     let revocation = more("revocation_endpoint").and_then(Value::as_str).map(str::to_owned);
     let scopes = metadata.scopes_supported.as_deref().unwrap_or_default();
     let maker = Maker {
@@ -215,7 +217,7 @@ fn maker(
         says_iss: is("authorization_response_iss_parameter_supported"),
         is_named: true,
         token_endpoint: metadata.token_endpoint.clone(),
-        revocation_endpoint: revocation.filter(|address| is_safe(address, server)),
+        revocation_endpoint: revocation.filter(|address| is_safe(address, server) && is_theirs(address)),
         registers: metadata.registration_endpoint.is_some(),
         takes_documents: is("client_id_metadata_document_supported"),
         shows: Shows::of(&texts("token_endpoint_auth_methods_supported")),

@@ -193,6 +193,22 @@ async fn a_document_may_lead_on_and_one_that_nobody_names_is_the_servers_own() {
     assert_eq!(found(own, &[]).await.unwrap().maker.issuer, "https://files.test");
 }
 
+/// Who is told of a logout is shown the secret.
+#[tokio::test]
+async fn a_logout_is_told_where_tokens_are_made_or_nowhere() {
+    for (address, is_told) in [
+        ("https://tokens.test/revoke", true),
+        ("https://as.test/revoke", true),
+        ("https://evil.test/revoke", false),
+        ("http://as.test/revoke", false),
+    ] {
+        let said = metadata(&json!({"token_endpoint": "https://tokens.test/t", "revocation_endpoint": address}));
+        let web = web(&[(RESOURCE, 200, resource("https://as.test")), (METADATA, 200, said)]);
+        let told = found(web, &[]).await.unwrap().maker.revocation_endpoint;
+        assert_eq!(told.as_deref(), is_told.then_some(address));
+    }
+}
+
 /// Others on the way could change what is said there, and a name may lead to what only we reach.
 #[tokio::test]
 async fn what_a_server_names_is_asked_over_tls_alone() {
