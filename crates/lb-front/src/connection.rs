@@ -120,6 +120,11 @@ impl Connection {
         self.seat.is_some() || self.hello.is_some()
     }
 
+    /// Whoever sends the next lines, as far as that can change: the same person with another token.
+    pub fn set_visitor(&mut self, visitor: Visitor) {
+        self.visitor = visitor;
+    }
+
     /// Takes in one line. [`Connection::poll_line`] must be called afterwards.
     pub fn take_line(&mut self, line: Bytes) {
         if line.trim_ascii().is_empty() {
@@ -184,6 +189,10 @@ impl Connection {
         let Some(ear) = &mut self.ear else { return Poll::Pending };
         let (said, turn) = std::task::ready!(Pin::new(ear).poll(cx));
         self.ear = (!turn.is_over()).then_some(turn);
+        if self.ear.is_none() && !self.alone {
+            // Somebody else has ended the session, such as with the login that it was begun with.
+            self.finish();
+        }
         if let Said::Note(line) | Said::Ask(line) = said {
             self.out.push_back(Outgoing { line, receipt: None });
         }

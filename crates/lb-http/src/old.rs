@@ -39,7 +39,7 @@ const PIECE: usize = 16 * 1024;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// The sessions that are open, by the secret in the URL of each.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Sessions(Mutex<HashMap<Box<str>, Arc<Inbox>>>);
 
 /// Why a message was not taken.
@@ -69,35 +69,35 @@ impl Sessions {
         if inbox.owner.0 != visitor.principal || inbox.owner.1 != visitor.client {
             return Err(Refused::Unknown);
         }
-        inbox.put(message)
+        inbox.put(visitor.clone(), message)
     }
 }
 
 /// What waits for one session.
-#[derive(Debug)]
 struct Inbox {
     /// Who has opened it, and the client that speaks for them.
     owner: (Principal, Option<Arc<str>>),
     waiting: Mutex<Waiting>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Waiting {
-    messages: VecDeque<Bytes>,
+    /// Each with whoever has sent it: what a token may do can change.
+    messages: VecDeque<(Visitor, Bytes)>,
     bytes: usize,
     /// The connection that carries the stream.
     waker: Option<Waker>,
 }
 
 impl Inbox {
-    fn put(&self, message: Bytes) -> Result<(), Refused> {
+    fn put(&self, visitor: Visitor, message: Bytes) -> Result<(), Refused> {
         let waker = {
             let mut waiting = lock(&self.waiting);
             if WAITING_MAX <= waiting.messages.len() || WAITING_BYTES_MAX < waiting.bytes + message.len() {
                 return Err(Refused::Full);
             }
             waiting.bytes += message.len();
-            waiting.messages.push_back(message);
+            waiting.messages.push_back((visitor, message));
             waiting.waker.take()
         };
         if let Some(waker) = waker {
@@ -107,12 +107,12 @@ impl Inbox {
     }
 
     /// The next message; without one the task is woken when there is.
-    fn poll_take(&self, cx: &mut Context<'_>) -> Poll<Bytes> {
+    fn poll_take(&self, cx: &mut Context<'_>) -> Poll<(Visitor, Bytes)> {
         let mut waiting = lock(&self.waiting);
         match waiting.messages.pop_front() {
-            Some(message) => {
+            Some((visitor, message)) => {
                 waiting.bytes -= message.len();
-                Poll::Ready(message)
+                Poll::Ready((visitor, message))
             }
             None => {
                 waiting.waker = Some(cx.waker().clone());
@@ -172,7 +172,8 @@ impl Session {
         if !self.connection.wants_line() {
             return false;
         }
-        let Poll::Ready(message) = self.inbox.poll_take(cx) else { return false };
+        let Poll::Ready((visitor, message)) = self.inbox.poll_take(cx) else { return false };
+        self.connection.set_visitor(visitor);
         self.connection.take_line(message);
         true
     }

@@ -11,6 +11,7 @@ mod leaks;
 mod nodes;
 mod oauth;
 mod often;
+mod old;
 mod policy;
 mod reload;
 mod replayed;
