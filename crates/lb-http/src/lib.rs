@@ -20,6 +20,7 @@ mod listen;
 mod manage;
 mod network;
 mod nodes;
+mod old;
 mod onward;
 mod pages;
 mod peer;

@@ -16,6 +16,7 @@ mod named;
 mod nodes;
 mod oauth;
 mod often;
+mod old;
 mod policy;
 mod reload;
 mod replayed;

@@ -3,6 +3,7 @@
 mod flags;
 mod guards;
 mod life;
+mod old;
 mod pages;
 mod sockets;
 mod tls;
