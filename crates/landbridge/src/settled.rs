@@ -36,7 +36,8 @@ impl Settled {
             Some(Command::Demo(demo)) if demo.is_over_http() => (None, &[Scope::Every, Scope::Demo, Scope::Serve]),
             Some(Command::Demo(_) | Command::Init(_) | Command::Smoke(_)) => (None, &[Scope::Every]),
             Some(Command::Auth(auth)) => match auth.given() {
-                Some(given) => (Some(given), &[Scope::Every, Scope::Servers]),
+                // Where a gateway keeps logins, they are looked for.
+                Some(given) => (Some(given), &[Scope::Every, Scope::Servers, Scope::Serve]),
                 None => (None, &[Scope::Every]),
             },
             Some(Command::Wrap(_)) => (None, &[Scope::Every]),
@@ -48,7 +49,7 @@ impl Settled {
         let sources = Sources::of_process(flags.clone(), cli.settings.clone()).with(mistakes(cli));
         let mut gathered = gather(sources, scopes);
         let settings = Settings::settle(&mut gathered);
-        if scopes.contains(&Scope::Serve) {
+        if scopes.contains(&Scope::Serve) && !matches!(cli.command, Some(Command::Auth(_))) {
             files::check(&settings, &mut gathered);
         }
         Self { settings, gathered, flags, named_file: cli.settings.clone(), scopes }

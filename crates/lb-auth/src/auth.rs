@@ -209,7 +209,7 @@ impl Auth {
     /// What somebody lacks who is no administrator: a scope, if the rules would give it to them.
     pub fn lacks_admin(&self, grant: &Grant) -> Refusal {
         let scopes = Scopes::default().with(Scope::Admin);
-        if self.rules().admins.name(&grant.who) { Refusal::Scope { scopes } } else { Refusal::Denied }
+        if self.rules().is_admin(&grant.who) { Refusal::Scope { scopes } } else { Refusal::Denied }
     }
 
     fn by_key(&self, hash: &Hash) -> Result<Grant, Refusal> {

@@ -164,13 +164,21 @@ impl Clients {
             return cached;
         }
         let good = self.documents.good(id, now);
-        for (rate, who) in [(DOCUMENT_ADDRESS, counted(from)), (DOCUMENT_HOST, host)] {
+        let note = document::note(id)?;
+        // Whoever uses up what a host may be asked, with documents that it does not have, must not keep out the clients
+        // that it has: those are counted by themselves, at every node and after a restart.
+        let is_known = good.is_some() || self.store.get(&note).await?.is_some();
+        let who = if is_known { id.to_owned() } else { host };
+        for (rate, who) in [(DOCUMENT_ADDRESS, counted(from)), (DOCUMENT_HOST, who)] {
             if let Some(wait) = rate.take(&*self.store, &who, now).await? {
-                // Whoever uses up what a host may be asked must not keep out those whom it let in before.
                 return good.ok_or(ClientError::TooMany(wait));
             }
         }
-        self.documents.fetch(&url, &self.schemes, now).await
+        let found = self.documents.fetch(&url, &self.schemes, now).await;
+        if found.is_ok() && good.is_none() {
+            self.store.set(&note, "1", document::KNOWN_FOR).await?;
+        }
+        found
     }
 
     /// The same where tokens are exchanged: what a document says was looked at when its user logged in, and the tokens

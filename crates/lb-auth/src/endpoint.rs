@@ -3,9 +3,11 @@
 mod authorize;
 mod callback;
 mod consent;
+mod cookies;
 mod exchange;
 mod metadata;
 mod operator;
+mod room;
 mod stats;
 mod transaction;
 
@@ -14,11 +16,12 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::header::{
-    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, CONTENT_TYPE, COOKIE,
-    HeaderValue, ORIGIN, VARY,
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, CONTENT_TYPE, HeaderValue,
+    ORIGIN, VARY,
 };
 use http::{HeaderMap, Method, Request, StatusCode};
 
+pub(crate) use self::cookies::{Bound, cookie};
 pub(crate) use self::transaction::LIFE as LOGIN_LIFE;
 use crate::answer::{self, Answer};
 use crate::auth::Auth;
@@ -139,7 +142,7 @@ async fn routed(auth: &Auth, route: &Route, request: &Request<Bytes>, from: IpAd
         Route::Revoke if post => auth.revoke(request, from, now).await,
         Route::Stats if get => auth.stats(request, now).await,
         Route::Style if read => style(),
-        Route::Login if get => auth.open_login(request.uri().query().unwrap_or_default(), from, now).await,
+        Route::Login if get => auth.open_login(request, from, now).await,
         Route::Logout if get => auth.logout(request.headers()).await,
         Route::Consent => answer::not_allowed("GET, POST"),
         Route::Token | Route::Register | Route::Revoke => answer::not_allowed("POST"),
@@ -176,6 +179,12 @@ pub(crate) fn failed_for_now(what: &str) -> Answer {
     answer::later(failed(StatusCode::SERVICE_UNAVAILABLE, "Try again in a moment", what), Duration::from_secs(1))
 }
 
+/// The same while so many log in that nobody else can begin.
+pub(crate) fn full() -> Answer {
+    let what = "Too many logins are under way at this gateway. Wait a few minutes and try again.";
+    answer::later(failed(StatusCode::SERVICE_UNAVAILABLE, "Too many logins", what), Duration::from_secs(60))
+}
+
 fn allowed_origin(auth: &Auth, route: &Route, headers: &HeaderMap) -> Option<HeaderValue> {
     let origin = headers.get(ORIGIN).filter(|_| route.is_for_pages())?;
     let text = origin.to_str().ok()?;
@@ -198,14 +207,6 @@ fn preflight(auth: &Auth, route: &Route, headers: &HeaderMap) -> Answer {
         headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(allowed));
     }
     answer
-}
-
-/// A cookie that a browser sent; `None` when it sent two of that name.
-pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    let texts = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let pairs = texts.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let mut values = pairs.filter(|(known, _)| *known == name).map(|(_, value)| value);
-    values.next().filter(|_| values.next().is_none())
 }
 
 /// Whether a body is a form.

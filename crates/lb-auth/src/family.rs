@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use lb_store::{Applied, Batch, Key, Store};
 
 use self::cache::Cache;
@@ -41,6 +42,9 @@ pub const CACHED_FOR: Duration = Duration::from_secs(5);
 
 /// The same for what must end with it: that is asked for every two seconds, and ends within five.
 const WATCHED_FOR: Duration = Duration::from_secs(2);
+
+/// Families that are ended again at once.
+const AT_ONCE: usize = 16;
 
 /// How often a change is tried when others change the same family.
 const TRIES_MAX: usize = 64;
@@ -323,9 +327,9 @@ impl Families {
     /// The same in a life of the store.
     async fn tend_in(&self, life: u64, now: SystemTime) -> Result<(), GrantError> {
         let again = self.gone.before(life);
-        for id in again.families {
-            self.end(&id, now).await?;
-        }
+        // Each is done when it is, so that whoever is cut off here goes on with the others.
+        let ends = stream::iter(again.families).map(Ok);
+        ends.try_for_each_concurrent(AT_ONCE, |id| async move { self.end_in(life, &id, now).await }).await?;
         for claims in again.tokens {
             self.revoke_access(&claims, &claims.client_id, now).await?;
             self.gone.token(&claims, life, now);
@@ -335,11 +339,12 @@ impl Families {
 
     /// Reads a record for everybody who asks for it within the next seconds.
     async fn look(&self, id: &[u8; 16], now: SystemTime) -> Result<Option<Arc<Record>>, lb_store::Error> {
+        let life = self.store.facts().lives;
         match self.read(id, now).await.map_err(store_only)? {
             Some((_, record)) => Ok(Some(self.cache.keep(id, record, now))),
             None => {
                 self.cache.keep_missing(id, now);
-                self.gone.missing(id, now);
+                self.gone.missing(id, life, now);
                 Ok(None)
             }
         }
@@ -426,9 +431,12 @@ impl Families {
     }
 
     async fn end(&self, id: &[u8; 16], now: SystemTime) -> Result<(), lb_store::Error> {
-        self.cache.forget(id);
         // Whatever becomes of the store meanwhile, it was no later life than this one.
-        let life = self.store.facts().lives;
+        self.end_in(self.store.facts().lives, id, now).await
+    }
+
+    async fn end_in(&self, life: u64, id: &[u8; 16], now: SystemTime) -> Result<(), lb_store::Error> {
+        self.cache.forget(id);
         self.store.delete(&key(id)?).await?;
         self.gone.family(id, life, now);
         Ok(())

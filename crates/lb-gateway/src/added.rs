@@ -2,13 +2,16 @@
 //!
 //! The registry is what counts here, and the store what counts elsewhere. Whoever changes the registry marks the name;
 //! one task writes what the registry then says, and takes up what others have written. A removal is written, too: what is
-//! merely absent was lost by the store, and is written again by whoever still has it.
+//! merely absent was lost by the store, and is written again by whoever still has it. Whatever is written takes the place
+//! of what was known, and a name belongs to whoever had it first.
 
+mod claim;
 mod record;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -35,10 +38,19 @@ const GONE_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// The wait before a store that failed is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+/// How often something is written when others write the same.
+const TRIES_MAX: usize = 16;
 /// What keys begin with; all of them lie together.
 const PREFIX: &str = "server:{added}:";
 /// Where changes are told.
 const CHANNEL: &str = "servers";
+
+/// What became of something that was written.
+enum Put {
+    Done,
+    /// Somebody else has the name, and this is theirs.
+    Taken(Bytes),
+}
 
 /// What is kept, and what is still to be written.
 pub(crate) struct AddedServers {
@@ -46,6 +58,10 @@ pub(crate) struct AddedServers {
     /// Whether other processes write to it.
     is_shared: bool,
     marked: Mutex<BTreeSet<String>>,
+    /// Names that are being taken: nothing is taken up or written for them meanwhile.
+    claimed: Mutex<BTreeSet<String>>,
+    /// Whether something was not taken up because of that.
+    is_behind: AtomicBool,
     bell: Notify,
     /// What the store held when it was last looked at or written to, by folded name.
     seen: Mutex<BTreeMap<String, Bytes>>,
@@ -57,8 +73,8 @@ pub(crate) struct AddedServers {
 
 impl AddedServers {
     pub(crate) fn new(store: Arc<dyn Store>, is_shared: bool) -> Arc<Self> {
-        let (marked, seen, extended, reading) = Default::default();
-        Arc::new(Self { store, is_shared, marked, bell: Notify::new(), seen, extended, reading })
+        let (marked, claimed, is_behind, seen, extended, reading) = Default::default();
+        Arc::new(Self { store, is_shared, marked, claimed, is_behind, bell: Notify::new(), seen, extended, reading })
     }
 
     /// The registry may say something else of this server than before.
@@ -92,8 +108,12 @@ impl AddedServers {
                 changes = None;
             }
             let Some(gateway) = gateway.upgrade() else { return };
+            let is_behind = self.is_behind.swap(false, Ordering::Relaxed);
             let done = async {
-                if looks {
+                if is_behind {
+                    self.write(&gateway).await?;
+                }
+                if looks || is_behind {
                     self.read(&gateway).await?;
                 }
                 self.write(&gateway).await
@@ -130,41 +150,82 @@ impl AddedServers {
     }
 
     /// Writes what the registry says of the marked names.
-    async fn write(&self, gateway: &Shared) -> Result<(), Error> {
+    async fn write(&self, gateway: &Arc<Shared>) -> Result<(), Error> {
         let mut wrote = false;
-        loop {
-            // Taken before the registry is read: who changes it later marks it again.
-            let Some(name) = self.marked.lock().pop_first() else { break };
+        // Taken before the registry is read: who changes it later marks it again.
+        while let Some(name) = self.next_marked() {
             let entry = gateway.registry().folded(&name);
             let wanted = entry.and_then(|entry| Added::of(&entry)).and_then(|added| added.written());
             // What was taken up from the store is not written back: it may have changed there again.
             if self.seen.lock().get(&name).filter(|seen| **seen != GONE) == wanted.as_ref() {
                 continue;
             }
-            let (value, ttl) = wanted.map_or((GONE, GONE_TTL), |value| (value, TTL));
-            if let Err(error) = self.put(&name, value.clone(), ttl).await {
-                self.marked.lock().insert(name);
-                return Err(error);
+            match self.put(&name, wanted.unwrap_or(GONE)).await {
+                Ok(Put::Done) => wrote = true,
+                Ok(Put::Taken(theirs)) => {
+                    tracing::warn!(server = name, "server_name_taken: what another node has defined counts");
+                    self.take_up(gateway, &name, &theirs).await;
+                }
+                Err(error) => {
+                    self.marked.lock().insert(name);
+                    return Err(error);
+                }
             }
-            self.seen.lock().insert(name, value);
-            wrote = true;
         }
-        if wrote && self.is_shared {
-            self.store.publish(&Key::parse(CHANNEL)?, Bytes::from_static(b"changed")).await?;
-        }
-        Ok(())
+        if wrote { self.tell().await } else { Ok(()) }
     }
 
-    async fn put(&self, name: &str, value: Bytes, ttl: Duration) -> Result<(), Error> {
-        self.store.set(&Key::parse(&format!("{PREFIX}{name}"))?, value, ttl).await
+    /// A name to be written; one that is being taken comes later.
+    fn next_marked(&self) -> Option<String> {
+        let claimed = self.claimed.lock();
+        let mut marked = self.marked.lock();
+        let name = marked.iter().find(|name| !claimed.contains(*name)).cloned()?;
+        marked.take(&name)
+    }
+
+    async fn tell(&self) -> Result<(), Error> {
+        match self.is_shared {
+            true => self.store.publish(&Key::parse(CHANNEL)?, Bytes::from_static(b"changed")).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Puts a value in the place of what is known of a name. What somebody else has put there meanwhile stays, unless it
+    /// is of the same owner.
+    async fn put(&self, name: &str, value: Bytes) -> Result<Put, Error> {
+        let key = Key::parse(&format!("{PREFIX}{name}"))?;
+        let ttl = if value == GONE { GONE_TTL } else { TTL };
+        let mut known = self.seen.lock().get(name).cloned();
+        for _ in 0..TRIES_MAX {
+            if self.store.compare_and_set(&key, known.clone(), value.clone(), ttl).await? {
+                self.seen.lock().insert(name.to_owned(), value);
+                return Ok(Put::Done);
+            }
+            known = self.store.get(&key).await?;
+            // Not seen by that: what is seen is taken up.
+            if let Some(theirs) = known.as_ref().filter(|theirs| !has_same_owner(theirs, &value)) {
+                return Ok(Put::Taken(theirs.clone()));
+            }
+        }
+        Err(Error::Timeout(Duration::ZERO))
     }
 
     /// Takes up what others have written, and marks what the store has lost.
     pub(crate) async fn read(&self, gateway: &Arc<Shared>) -> Result<(), Error> {
         let _one_at_a_time = self.reading.lock().await;
         let found = self.found().await?;
-        let before = std::mem::replace(&mut *self.seen.lock(), found.clone());
-        let marked = self.marked.lock().clone();
+        let mut marked = self.marked.lock().clone();
+        marked.extend(self.claimed.lock().iter().cloned());
+        let before = {
+            let mut seen = self.seen.lock();
+            let mut now = found.clone();
+            // What is to be written here takes the place of what it was made for, and not of what came since.
+            now.retain(|name, _| !marked.contains(name));
+            now.extend(
+                seen.iter().filter(|(name, _)| marked.contains(*name)).map(|(name, it)| (name.clone(), it.clone())),
+            );
+            std::mem::replace(&mut *seen, now)
+        };
         // What is to be written here comes last.
         for (name, value) in found.iter().filter(|(name, _)| !marked.contains(*name)) {
             match before.get(name) {
@@ -218,6 +279,18 @@ impl AddedServers {
             Some(entry) if Added::of(&entry).as_ref() == Some(&added) => {}
             _ => drop(gateway.define(added.spec, added.scope, added.by).await),
         }
+    }
+}
+
+/// Whether one who wrote this may replace that. A removal is of what was known, and what cannot be read is nobody's.
+fn has_same_owner(theirs: &Bytes, ours: &Bytes) -> bool {
+    if *theirs == GONE {
+        return true;
+    }
+    match (Added::read(theirs.clone()), Added::read(ours.clone())) {
+        (Some(theirs), Some(ours)) => theirs.scope == ours.scope && theirs.spec.name == ours.spec.name,
+        (Some(_), None) => false,
+        (None, _) => true,
     }
 }
 

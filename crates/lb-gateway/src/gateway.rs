@@ -519,7 +519,6 @@ impl Shared {
         });
     }
 
-    #[cfg(test)]
     pub(crate) fn added_servers(&self) -> Option<&Arc<AddedServers>> {
         self.added.as_ref()
     }

@@ -89,6 +89,9 @@ impl Gateway {
                 return Err(DefineError::Taken(format!("the name '{}' is taken: {whose}", spec.name)));
             }
         }
+        let Some(_claim) = shared.claim(&spec, &Scope::Operator, None).await else {
+            return Err(DefineError::Taken(format!("the name '{}' is taken: it was just added elsewhere", spec.name)));
+        };
         match shared.define(spec, Scope::Operator, None).await {
             Change::Refused => Err(DefineError::Invalid("it can never be reached, or there are too many".to_owned())),
             change => Ok(change),

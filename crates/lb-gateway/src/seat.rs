@@ -83,12 +83,9 @@ impl Way {
 }
 
 impl LegacySeat {
-    /// The server that it leads to, if its client chose that one.
+    /// The server that it leads to, if there is one and no surface of ours.
     pub(crate) fn only_server(&self) -> Option<ServerName> {
-        match &self.mount {
-            Mount::Server(name) => Some(name.clone()),
-            Mount::Default | Mount::Tools => None,
-        }
+        self.link().map(|link| link.spec().name.clone())
     }
 
     /// Whether the session may be ended for want of use.

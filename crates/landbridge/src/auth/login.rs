@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::Args;
 use lb_auth::behind::{Ended, Status};
-use lb_config::settings::Settings;
+use lb_config::settings::{Settings, Store};
 use lb_exchange::{Principal, ServerSpec, Tasks};
 use serde_json::Value;
 
@@ -19,6 +19,7 @@ use crate::assembly::{load, names};
 use crate::cli::SurfaceName;
 use crate::flags::{self, Flags};
 use crate::run::Failure;
+use crate::state;
 use crate::state::logins::{self, KeptIn};
 
 /// How long somebody has to log in.
@@ -118,8 +119,13 @@ pub async fn status(command: &Show, settings: &Settings) -> Result<(), Failure> 
     print(text.trim_end())
 }
 
-/// What is kept for whoever sits at this machine.
+/// What is kept for whoever sits at this machine; where gateways share a store, theirs.
 async fn kept(settings: &Settings) -> Result<logins::Opened, Failure> {
+    if matches!(settings.state.store, Store::Shared { .. })
+        && let Some(shared) = state::open(&settings.state, false).await?
+    {
+        return Ok(logins::Opened { store: shared.store, key: KeptIn::Settings });
+    }
     logins::open(&settings.state).await.map_err(|why| Failure::runtime(why.text()))
 }
 
@@ -143,6 +149,7 @@ fn as_table(all: &[Status], key: KeptIn) -> String {
     text += match key {
         KeptIn::Keyring => "\nThey are sealed with a key in the keyring of the system.\n",
         KeptIn::Folder => "\nThey are sealed with a key in the same folder: no keyring of the system is used.\n",
+        KeptIn::Settings => "\nThey are in the store that gateways share, sealed with the key that those have.\n",
     };
     text
 }

@@ -14,6 +14,7 @@ mod people;
 mod search;
 mod secrets;
 mod service;
+mod shared;
 mod tap;
 
 use std::time::Duration;

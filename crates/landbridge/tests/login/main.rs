@@ -21,6 +21,7 @@ mod policy;
 mod reload;
 mod replayed;
 mod sdks;
+mod several;
 mod world;
 
 mod cluster;

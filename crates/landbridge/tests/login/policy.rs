@@ -1,9 +1,11 @@
 //! What a token may do is decided before anything is done.
 
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use lb_peers::harness::Gateway;
+use lb_peers::raw::RawHttp;
 use lb_peers::raw::http::{headers, post_headers};
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -11,19 +13,33 @@ use tokio::process::Command;
 use crate::LANDBRIDGE;
 use crate::world::{ALLOW, Client, OPERATOR, World, get, send, serve, value};
 
+/// How long a change of the rules may take to be heard of and to end something.
+const WITHIN: Duration = Duration::from_secs(20);
+
 /// A gateway with these keys, each with its scopes.
-async fn with_keys(toml: &str, scopes: &[(&str, &str)]) -> (Gateway, Vec<String>) {
+async fn keyed(toml: &str, scopes: &[(&str, &str)]) -> (Gateway, Vec<String>) {
+    with_keys(toml, scopes, None, &[]).await
+}
+
+/// The same with further arguments. Those who have the same file have the same keys.
+pub async fn with_keys(
+    toml: &str,
+    scopes: &[(&str, &str)],
+    file: Option<&Path>,
+    args: &[&str],
+) -> (Gateway, Vec<String>) {
     let (mut command, folder) = serve(toml);
-    let file = folder.path().join("keys.txt").to_string_lossy().into_owned();
+    let file = &file.map_or_else(|| folder.path().join("keys.txt"), Path::to_owned);
     let mut keys = Vec::new();
     for (id, scopes) in scopes {
         let mut new = Command::new(LANDBRIDGE);
-        new.args(["auth", "key", "new", id, "--file", &file, "--scope", scopes]).stdin(Stdio::null());
+        new.args(["auth", "key", "new", id, "--scope", scopes, "--file"]).arg(file).stdin(Stdio::null());
         let out = new.output().await.expect("it runs");
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
         keys.push(String::from_utf8_lossy(&out.stdout).trim().to_owned());
     }
-    command.args(["--listen", "127.0.0.1:0", "--log-level", "trace", "--auth", "keys", &file]);
+    command.args(["--listen", "127.0.0.1:0", "--log-level", "trace", "--auth", "keys"]).arg(file).args(args);
+    command.env("LANDBRIDGE_KEY", crate::cluster::KEY);
     (Gateway::launch(command, folder).await, keys)
 }
 
@@ -53,7 +69,7 @@ async fn a_token_that_may_only_read_is_told_what_it_lacks_before_anything_runs()
 
 #[tokio::test]
 async fn a_batch_stands_or_falls_as_a_whole() {
-    let (gateway, keys) = with_keys("", &[("reader", "mcp:read")]).await;
+    let (gateway, keys) = keyed("", &[("reader", "mcp:read")]).await;
     let mut all = post_headers();
     all.push(("Authorization".into(), format!("Bearer {}", keys[0])));
     let params = json!({
@@ -75,7 +91,7 @@ async fn a_batch_stands_or_falls_as_a_whole() {
 
 #[tokio::test]
 async fn a_token_for_one_server_opens_that_one() {
-    let (gateway, keys) = with_keys("", &[("one", "server:it"), ("other", "server:else")]).await;
+    let (gateway, keys) = keyed("", &[("one", "server:it"), ("other", "server:else")]).await;
     let at = gateway.address;
     let mine = Client::begin_at(at, &keys[0], "/mcp/server/it").await;
     let answer = mine.call("echo", json!({ "message": "heard" })).await;
@@ -90,7 +106,7 @@ async fn a_token_for_one_server_opens_that_one() {
 #[tokio::test]
 async fn rules_permit_servers_and_tools_and_are_taken_up_while_it_runs() {
     let rules = |tools: &str| format!("[[auth.rules]]\nservers = [\"it\"]\ntools = [{tools}]\n");
-    let (gateway, keys) = with_keys(&rules("\"ec*\""), &[("ci", "mcp:call")]).await;
+    let (gateway, keys) = keyed(&rules("\"ec*\""), &[("ci", "mcp:call")]).await;
     let client = Client::begin_at(gateway.address, &keys[0], "/mcp/server/it").await;
     let status = async |tool: &str| client.call(tool, json!({ "message": "x" })).await.head.status();
     assert_eq!((status("echo").await, status("test_simple_text").await), (200, 403));
@@ -103,6 +119,27 @@ async fn rules_permit_servers_and_tools_and_are_taken_up_while_it_runs() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(status("echo").await, 403);
+}
+
+/// Where the only server is what clients see, the rules end a session there as on the server's own path.
+#[tokio::test]
+async fn a_session_at_the_only_server_ends_when_the_rules_take_it_away() {
+    let rules = |server: &str| format!("[[auth.rules]]\nservers = [\"{server}\"]\n");
+    let (gateway, keys) = with_keys(&rules("it"), &[("ci", "mcp:call")], None, &["--surface", "server"]).await;
+    let client = Client::begin(gateway.address, &keys[0]).await;
+    let answer = client.call("echo", json!({ "message": "heard" })).await;
+    assert!(answer.head.status() == 200 && answer.text().contains("heard"), "{}", answer.text());
+    let mut stream = RawHttp::connect(gateway.address).await.expect("it listens");
+    stream.send("GET", "/mcp", &client.headers(), b"").await.expect("sent");
+    assert_eq!(stream.head().await.expect("a head").status(), 200);
+    let arguments = std::fs::read_to_string(format!("/proc/{}/cmdline", gateway.pid())).expect("it runs");
+    let settings = arguments.split('\0').find(|word| word.ends_with("landbridge.toml")).expect("a file").to_owned();
+    std::fs::write(settings, rules("other")).expect("written");
+    stream.patience = WITHIN;
+    // Whatever comes on it meanwhile, it does not stay open.
+    let over = tokio::time::timeout(WITHIN, async { while let Ok(Some(_)) = stream.event().await {} }).await;
+    assert!(over.is_ok(), "its stream is open: {}", gateway.said());
+    assert_eq!(client.call("echo", json!({ "message": "x" })).await.head.status(), 404, "and so is the session");
 }
 
 #[tokio::test]
@@ -128,7 +165,7 @@ async fn pages_for_operators_are_theirs_alone() {
 
 #[tokio::test]
 async fn a_token_is_sent_once_and_in_the_header() {
-    let (gateway, keys) = with_keys("", &[("ci", "mcp:call")]).await;
+    let (gateway, keys) = keyed("", &[("ci", "mcp:call")]).await;
     let (at, key) = (gateway.address, keys[0].as_str());
     let bearer = format!("Bearer {key}");
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" }).to_string();

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use lb_peers::raw::http::{Response, headers, post_headers};
 use serde_json::json;
 
@@ -137,6 +138,10 @@ async fn while_the_store_is_away_it_is_said_so_and_what_it_lost_is_over() {
     };
     has(&away, "away", &[("retry-after", "1"), ("cache-control", "no-store")]);
     assert!(away.head.header("www-authenticate").is_none());
+    // Nor is anybody taken for a stranger, who has a hundred a minute, because nobody can tell who it is.
+    for answer in join_all((0..120).map(|_| asked(&cluster))).await {
+        assert_eq!(answer.head.status(), 503, "{}", answer.text());
+    }
     cluster.store.start_again();
     while asked(&cluster).await.head.status() != 401 {
         assert!(began.elapsed() < Duration::from_secs(55), "what is not in the store is over");

@@ -75,7 +75,7 @@ async fn the_cookie_is_kept_from_other_sites_and_from_scripts() {
     let start = format!("{}/login?next=/sessions", world.url);
     let first = browser.open(&start.parse().expect("a URL"), None).await.expect("an answer");
     let set = first.head.header("set-cookie").expect("a cookie").to_owned();
-    assert!(set.starts_with("lb_tx=") && set.contains("HttpOnly") && set.contains("SameSite=Lax"), "{set}");
+    assert!(set.starts_with("lb_tx_") && set.contains("HttpOnly") && set.contains("SameSite=Lax"), "{set}");
     let page = set_by_callback(&world).await;
     for part in ["lb_ui=", "HttpOnly", "SameSite=Strict", "Path=/"] {
         assert!(page.contains(part), "{part} is not in {page}");

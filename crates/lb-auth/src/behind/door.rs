@@ -47,12 +47,7 @@ impl Behind {
         let (inner, owned) = (self.0.clone(), (query.to_owned(), headers.clone()));
         // A code is good once: a browser that is closed at this moment must not make it good for nothing.
         let task = self.0.tasks.spawn(async move { inner.came_back(&owned.0, &owned.1, now).await });
-        let mut answer = task.await.unwrap_or_else(|_| failed_for_now("The login broke off."));
-        // A page of somebody else that leads here ends nobody's login.
-        if let Some(people) = self.0.people.as_ref().filter(|_| answer.status().is_success()) {
-            people.forget_person(headers, &mut answer).await;
-        }
-        answer
+        task.await.unwrap_or_else(|_| failed_for_now("The login broke off."))
     }
 }
 
@@ -87,10 +82,10 @@ impl Inner {
             Ok(Some(false)) => {
                 tracing::warn!(server = %pending.server, "somebody else opened the link to a login");
                 let mut answer = not_you();
-                people.forget_person(headers, &mut answer).await;
+                people.forget_person(headers, id, &mut answer).await;
                 answer
             }
-            Ok(None) => people.ask_who(id, now).await,
+            Ok(None) => people.ask_who(id, headers, now).await,
             Err(_) => store_is_away(),
         }
     }
@@ -115,8 +110,13 @@ impl Inner {
             Ok(false) => return over(),
             Err(_) => return store_is_away(),
         }
-        let code = brought(&form, &pending).map(str::to_owned);
-        self.finished(pending, code, now).await
+        let (id, code) = (pending.id.clone(), brought(&form, &pending).map(str::to_owned));
+        let mut answer = self.finished(pending, code, now).await;
+        // Only here: a page of somebody else that leads to us ends nobody's login.
+        if let Some(people) = &self.people {
+            people.forget_person(headers, &id, &mut answer).await;
+        }
+        answer
     }
 
     /// Whether whoever comes back is who began it.

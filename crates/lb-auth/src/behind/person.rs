@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::Behind;
 use crate::answer::{self, Answer};
 use crate::auth::{Auth, same};
-use crate::endpoint::{cookie, failed, failed_for_now};
+use crate::endpoint::{Bound, failed, failed_for_now};
 use crate::form::Form;
 use crate::oidc::{Attempt, KEPT_FOR, LoginError, PROBED_FOR};
 use crate::secret::{Hash, Secret};
@@ -41,7 +41,7 @@ struct Known {
 
 impl Auth {
     /// Sends a browser to the provider; it comes back to the login at a server that it is for.
-    pub(super) async fn ask_who(&self, id: &str, now: SystemTime) -> Answer {
+    pub(super) async fn ask_who(&self, id: &str, sent: &HeaderMap, now: SystemTime) -> Answer {
         let Some(idp) = &self.idp else { return not_ours() };
         let (state, attempt) = (format!("{MARK}{}", Secret::random().expose()), Attempt::new());
         let metadata = idp.metadata(PROBED_FOR, now).await;
@@ -57,7 +57,7 @@ impl Auth {
             return failed_for_now("The gateway cannot reach its store.");
         }
         let mut answer = answer::redirect(&to);
-        self.set_cookie(&mut answer, self.login_cookie(), &state, "Lax", LIFE.as_secs());
+        self.bind(&mut answer, sent, (Bound::Login, &state), &state, LIFE.as_secs());
         answer
     }
 
@@ -70,12 +70,8 @@ impl Auth {
     pub(crate) async fn said_who(&self, query: &str, headers: &HeaderMap, now: SystemTime) -> Answer {
         let form = Form::parse(query.as_bytes()).filter(|form| !form.repeats());
         let (Some(idp), Some(form)) = (&self.idp, form) else { return not_ours() };
-        let (Some(state), Some(browser)) = (form.get("state"), cookie(headers, self.login_cookie())) else {
-            return not_ours();
-        };
-        if !same(state, browser) {
-            return not_ours();
-        }
+        let state = form.get("state").filter(|state| self.is_begun_in(headers, state));
+        let Some(state) = state else { return not_ours() };
         let asked = match take::<Asked>(&*self.store, "asked", state).await {
             Ok(Some(asked)) if seconds(now) < asked.until => asked,
             Ok(_) => return not_ours(),
@@ -92,7 +88,7 @@ impl Auth {
         }
         let to = format!("{}{}?id={}", self.settings.public_url, Behind::START, asked.id);
         let mut answer = answer::redirect(&to);
-        self.set_cookie(&mut answer, self.person_cookie(), secret.expose(), "Lax", LIFE.as_secs());
+        self.bind(&mut answer, headers, (Bound::Person, &asked.id), secret.expose(), LIFE.as_secs());
         answer
     }
 
@@ -136,27 +132,22 @@ impl Auth {
         principal: &str,
         now: SystemTime,
     ) -> Result<Option<bool>, Error> {
-        let Some(secret) = cookie(headers, self.person_cookie()) else { return Ok(None) };
+        let Some(secret) = self.bound(headers, Bound::Person, id) else { return Ok(None) };
         let known = self.store.get(&key("known", secret)?).await?;
         let known: Option<Known> = known.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         let known = known.filter(|known| seconds(now) < known.until && same(&known.id, id));
         Ok(known.map(|known| same(&known.principal, principal)))
     }
 
-    /// Forgets who sits in front of a browser.
-    pub(super) async fn forget_person(&self, headers: &HeaderMap, answer: &mut Answer) {
-        let Some(secret) = cookie(headers, self.person_cookie()) else { return };
+    /// Forgets who sits in front of a browser, for one login at a server.
+    pub(super) async fn forget_person(&self, headers: &HeaderMap, id: &str, answer: &mut Answer) {
+        let Some(secret) = self.bound(headers, Bound::Person, id) else { return };
         if let Ok(key) = key("known", secret)
             && let Err(error) = self.store.delete(&key).await
         {
             tracing::debug!(%error, "who logged in is forgotten a little later");
         }
-        self.set_cookie(answer, self.person_cookie(), "", "Lax", 0);
-    }
-
-    /// The cookie that says who sits in front of a browser, for one login at a server.
-    fn person_cookie(&self) -> &'static str {
-        if self.settings.is_secure() { "__Host-lb_person" } else { "lb_person" }
+        self.unbind(answer, Bound::Person, id);
     }
 }
 

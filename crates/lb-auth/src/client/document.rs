@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method as Verb, StatusCode};
+use lb_store::Key;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::Value;
@@ -16,6 +17,7 @@ use super::{Client, ClientError, Method, Origin, clean};
 use crate::fetch::{Ask, Fetch, fetch};
 use crate::redirect;
 use crate::scope::Scopes;
+use crate::secret::Hash;
 
 const BYTES_MAX: usize = 64 * 1_024;
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -24,8 +26,12 @@ const KEPT_MAX: Duration = Duration::from_secs(86_400);
 /// How long a failure is believed.
 const FAILED_FOR: Duration = Duration::from_secs(30);
 const DOCUMENTS_MAX: usize = 1_000;
+/// How long it is remembered that a document was a good one.
+pub(super) const KNOWN_FOR: Duration = Duration::from_secs(30 * 86_400);
 const NOT_FETCHED: &str = "the client's document could not be fetched";
-const NOT_THERE: &str = "the client's document is not there (its address must answer 200)";
+const OTHER_ID: &str = "the client's document has another client_id than its address";
+const HAS_SECRET: &str = "the client's document has a secret, which everybody can read";
+const OTHER_METHOD: &str = "the client's document asks for an authentication other than none";
 
 /// Documents that were fetched a moment ago.
 pub(super) struct Documents {
@@ -59,14 +65,20 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Whether this is what a document says, and not that there was none to read.
+/// Whether a document says so: that it is of somebody else, or that its client can show who it is. A page of whoever
+/// stands before its host for a while says nothing of the client.
 pub(super) fn is_said(why: &str) -> bool {
-    !matches!(why, NOT_FETCHED | NOT_THERE)
+    matches!(why, OTHER_ID | HAS_SECRET | OTHER_METHOD)
 }
 
 #[derive(Clone)]
 struct Kept {
+    /// Until when it is not asked again.
     until: SystemTime,
+    /// Until when it does where it cannot be asked: a day longer than it said itself, however often it was tried.
+    good_until: SystemTime,
+    /// When it was last wanted.
+    used: SystemTime,
     client: Result<Client, &'static str>,
 }
 
@@ -95,15 +107,22 @@ impl Documents {
 
     /// What is known without asking.
     pub fn cached(&self, id: &str, now: SystemTime) -> Option<Result<Client, ClientError>> {
-        let kept = self.kept.lock().get(id).filter(|kept| now < kept.until).cloned()?;
-        Some(kept.client.map_err(ClientError::Document))
+        let mut kept = self.kept.lock();
+        let known = kept.get_mut(id).filter(|kept| now < kept.until)?;
+        known.used = now;
+        Some(known.client.clone().map_err(ClientError::Document))
     }
 
     /// What a document said last, if it was a good one, though it is to be asked again: for when it cannot be.
     pub fn good(&self, id: &str, now: SystemTime) -> Option<Client> {
-        let kept = self.kept.lock();
-        let kept = kept.get(id).filter(|kept| now < kept.until + KEPT_MAX)?;
-        kept.client.as_ref().ok().cloned()
+        self.good_until(id, now).map(|(client, _)| client)
+    }
+
+    fn good_until(&self, id: &str, now: SystemTime) -> Option<(Client, SystemTime)> {
+        let mut kept = self.kept.lock();
+        let known = kept.get_mut(id).filter(|kept| now < kept.good_until)?;
+        known.used = now;
+        Some((known.client.as_ref().ok()?.clone(), known.good_until))
     }
 
     /// Asks, unless somebody else does: then it waits for what they get. Cancel safe: the next one asks.
@@ -116,29 +135,30 @@ impl Documents {
         match known {
             Some(known) => known,
             None => {
-                let (client, life) = match (self.ask(url, schemes).await, self.good(id, now)) {
-                    (Ok((client, life)), _) => (Ok(client), life),
+                let (client, life, good_until) = match (self.ask(url, schemes).await, self.good_until(id, now)) {
+                    (Ok((client, life)), _) => (Ok(client), life, now + life + KEPT_MAX),
                     // A host that is away for a while takes nobody's client away.
-                    (Err(NOT_FETCHED), Some(before)) => (Ok(before), FAILED_FOR),
-                    (Err(why), _) => (Err(why), FAILED_FOR),
+                    (Err(NOT_FETCHED), Some((before, good_until))) => (Ok(before), FAILED_FOR, good_until),
+                    (Err(why), _) => (Err(why), FAILED_FOR, now),
                 };
-                self.keep(id, &client, now + life, now);
+                let kept = Kept { until: now + life, good_until, used: now, client: client.clone() };
+                self.keep(id, kept, now);
                 client.map_err(ClientError::Document)
             }
         }
     }
 
-    fn keep(&self, id: &str, client: &Result<Client, &'static str>, until: SystemTime, now: SystemTime) {
+    fn keep(&self, id: &str, document: Kept, now: SystemTime) {
         let mut kept = self.kept.lock();
         if DOCUMENTS_MAX <= kept.len() {
-            kept.retain(|_, kept| now < kept.until);
+            kept.retain(|_, kept| now < kept.until.max(kept.good_until));
         }
-        // Strangers must not keep others out by filling it up: what ends first gives way.
-        let first = kept.iter().min_by_key(|(_, kept)| (kept.client.is_ok(), kept.until)).map(|(id, _)| id.clone());
+        // Strangers must not keep others out by filling it up: what is no client gives way, then what nobody wants.
+        let first = kept.iter().min_by_key(|(_, kept)| (kept.client.is_ok(), kept.used)).map(|(id, _)| id.clone());
         if let Some(first) = first.filter(|_| DOCUMENTS_MAX <= kept.len()) {
             kept.remove(&first);
         }
-        kept.insert(id.to_owned(), Kept { until, client: client.clone() });
+        kept.insert(id.to_owned(), document);
     }
 
     async fn ask(&self, url: &Url, schemes: &[String]) -> Result<(Client, Duration), &'static str> {
@@ -156,7 +176,7 @@ impl Documents {
             NOT_FETCHED
         })?;
         if answer.status() != StatusCode::OK {
-            return Err(NOT_THERE);
+            return Err("the client's document is not there (its address must answer 200)");
         }
         let kind = answer.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -172,13 +192,13 @@ impl Documents {
 fn read(body: &[u8], id: &str, host: &str, schemes: &[String]) -> Result<Client, &'static str> {
     let document: Document = serde_json::from_slice(body).map_err(|_| "the client's document cannot be read")?;
     if document.client_id != id {
-        return Err("the client's document has another client_id than its address");
+        return Err(OTHER_ID);
     }
     if document.client_secret.is_some() || document.client_secret_expires_at.is_some() {
-        return Err("the client's document has a secret, which everybody can read");
+        return Err(HAS_SECRET);
     }
     if document.token_endpoint_auth_method.as_deref().is_some_and(|method| method != "none") {
-        return Err("the client's document asks for an authentication other than none");
+        return Err(OTHER_METHOD);
     }
     let name = clean(document.client_name.as_deref().unwrap_or_default(), 128);
     if name.is_empty() {
@@ -192,6 +212,11 @@ fn read(body: &[u8], id: &str, host: &str, schemes: &[String]) -> Result<Client,
     // Scopes of other servers may stand there, too.
     let scopes = document.scope.as_deref().and_then(Scopes::parse).filter(|scopes| !scopes.is_empty());
     Ok(Client { name, redirect_uris: uris, refreshes, scopes, ..public(id, host) })
+}
+
+/// Where it is noted that a document was a good one.
+pub(super) fn note(id: &str) -> Result<Key, lb_store::Error> {
+    Key::parse(&format!("document:{{{}}}", Hash::of(id.as_bytes()).hex()))
 }
 
 /// A client of which only its address is known.

@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
@@ -287,6 +287,52 @@ async fn nobody_keeps_a_client_out_whose_document_was_good_by_asking_for_others(
     assert!(matches!(clients.find(&format!("{ID}?x"), HERE, at(1)).await, Err(ClientError::TooMany(_))));
     // It is due to be asked again, and must not be.
     assert!(clients.find(ID, HERE, at(1_800)).await.is_ok());
+}
+
+/// What a node has seen is known to the others, and to itself after a restart.
+#[tokio::test]
+async fn a_document_that_was_good_is_asked_at_a_node_that_has_not_seen_it_whoever_asked_for_others() {
+    let store = crate::testing::memory().await;
+    let node = || Clients::new(store.clone(), Web::with(&document()), &Settings::new("https://gw.test"));
+    let (first, second) = (node(), node());
+    assert!(first.find(ID, HERE, at(0)).await.is_ok());
+    for number in 0..100 {
+        let from = format!("10.0.0.{number}").parse().unwrap();
+        second.find(&format!("{ID}?{number}"), from, at(1)).await.expect_err("it says that it is another one");
+    }
+    let other = "10.0.1.1".parse().unwrap();
+    assert!(matches!(second.find(&format!("{ID}?x"), other, at(1)).await, Err(ClientError::TooMany(_))));
+    assert!(second.find(ID, other, at(1)).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_good_document_does_for_a_day_however_often_its_host_is_not_there() {
+    let web = Web::with(&document());
+    let flaky = Arc::new(Flaky { web, away: AtomicBool::new(false) });
+    let clients = clients(flaky.clone(), Settings::new("https://gw.test")).await;
+    assert!(clients.find(ID, HERE, at(0)).await.is_ok());
+    flaky.away.store(true, Ordering::SeqCst);
+    let day = 86_400;
+    for hour in 1..=24 {
+        assert!(clients.find(ID, HERE, at(hour * 3_600)).await.is_ok(), "{hour}");
+    }
+    assert!(clients.find(ID, HERE, at(day + 90)).await.is_err(), "it is not prolonged by that");
+}
+
+/// A host that goes away.
+struct Flaky {
+    web: Arc<Web>,
+    away: AtomicBool,
+}
+
+impl Fetch for Flaky {
+    fn fetch(&self, ask: Ask) -> BoxFuture<'_, Result<http::Response<Bytes>, FetchError>> {
+        if self.away.load(Ordering::SeqCst) {
+            Box::pin(std::future::ready(Err(FetchError::Timeout)))
+        } else {
+            self.web.fetch(ask)
+        }
+    }
 }
 
 #[tokio::test]

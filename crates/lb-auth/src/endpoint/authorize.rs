@@ -5,8 +5,8 @@ use std::time::SystemTime;
 
 use http::StatusCode;
 
-use super::transaction::{Back, LIFE, Pending, Step, keep};
-use super::{failed, failed_for_now};
+use super::transaction::{Back, Pending, Step, keep};
+use super::{failed, failed_for_now, full, room};
 use crate::answer::{self, Answer};
 use crate::auth::Auth;
 use crate::client::{Client, ClientError};
@@ -39,14 +39,22 @@ impl Auth {
         let back = Back { redirect_uri: &redirect_uri, state, issuer: &self.settings.public_url };
         match self.asked(&form, &client, &redirect_uri, now) {
             Err((code, why)) => back.error(code, why),
-            Ok(pending) => {
-                let id = Secret::random();
-                match keep(&*self.store, Step::Ask, id.expose(), &pending).await {
-                    Ok(()) => answer::redirect(&format!("{}/consent?id={}", self.settings.public_url, id.expose())),
-                    Err(_) => back.error("temporarily_unavailable", "the gateway cannot reach its store: try again"),
-                }
-            }
+            Ok(pending) => match self.kept(&pending, now).await {
+                Ok(Some(id)) => answer::redirect(&format!("{}/consent?id={}", self.settings.public_url, id.expose())),
+                Ok(None) => full(),
+                Err(_) => back.error("temporarily_unavailable", "the gateway cannot reach its store: try again"),
+            },
         }
+    }
+
+    /// Keeps what was asked for under a secret, if there is room for it.
+    async fn kept(&self, pending: &Pending, now: SystemTime) -> Result<Option<Secret>, lb_store::Error> {
+        if !room::is_left(&*self.store, now).await? {
+            return Ok(None);
+        }
+        let id = Secret::random();
+        keep(&*self.store, Step::Ask, id.expose(), pending).await?;
+        Ok(Some(id))
     }
 
     /// The client and the address that it names. While either is not known, nobody is sent anywhere.
@@ -117,7 +125,7 @@ impl Auth {
             scopes,
             resources: self.resources_of(&form.all("resource"))?,
             challenge: challenge.to_owned(),
-            until: seconds(now) + LIFE.as_secs(),
+            until: seconds(now) + self.settings.lives.login.as_secs(),
         })
     }
 

@@ -6,10 +6,10 @@ use bytes::Bytes;
 use http::{Request, StatusCode};
 
 use super::transaction::{Agreed, Pending, Step, take};
-use super::{cookie, failed, failed_for_now};
+use super::{Bound, failed, failed_for_now};
 use crate::answer::Answer;
 use crate::audit;
-use crate::auth::{Auth, same};
+use crate::auth::Auth;
 use crate::family::{GrantError, Granted, Login};
 use crate::form::Form;
 use crate::oidc::{Attempt, Idp, KEPT_FOR, LoginError};
@@ -19,15 +19,15 @@ impl Auth {
     pub(super) async fn callback(&self, request: &Request<Bytes>, now: SystemTime) -> Answer {
         let query = request.uri().query().unwrap_or_default();
         let form = Form::parse(query.as_bytes()).filter(|form| !form.repeats());
-        let browser = cookie(request.headers(), self.login_cookie());
         // What another page sends the browser here with ends no login of its.
-        let own = form.as_ref().and_then(|form| form.get("state")).zip(browser).filter(|(state, own)| same(state, own));
-        let (Some(form), Some((state, _))) = (&form, own) else { return not_ours() };
+        let own = form.as_ref().and_then(|form| form.get("state"));
+        let own = own.filter(|state| self.is_begun_in(request.headers(), state));
+        let (Some(form), Some(state)) = (&form, own) else { return not_ours() };
         let mut answer = match Self::is_for_behind(query) {
             true => self.said_who(query, request.headers(), now).await,
             false => self.came_back(form, state, now).await,
         };
-        self.set_cookie(&mut answer, self.login_cookie(), "", "Lax", 0);
+        self.unbind(&mut answer, Bound::Login, state);
         answer
     }
 

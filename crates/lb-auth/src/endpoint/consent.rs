@@ -3,11 +3,11 @@
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use http::header::{HeaderValue, ORIGIN, SET_COOKIE};
-use http::{Request, StatusCode};
+use http::header::ORIGIN;
+use http::{HeaderMap, Request, StatusCode};
 
-use super::transaction::{Agreed, LIFE, Pending, Step, find, keep, take};
-use super::{cookie, failed, failed_for_now, is_form};
+use super::transaction::{Agreed, Pending, Step, find, keep, take};
+use super::{Bound, cookie, failed, failed_for_now, is_form};
 use crate::answer::{self, Answer};
 use crate::audit;
 use crate::auth::Auth;
@@ -47,7 +47,7 @@ impl Auth {
             mark: &mark,
         };
         let mut page = answer::page(StatusCode::OK, consent.html());
-        self.set_cookie(&mut page, self.form_cookie(), browser.expose(), "Lax", LIFE.as_secs());
+        self.set_cookie(&mut page, self.form_cookie(), browser.expose(), "Lax", self.settings.lives.login.as_secs());
         page
     }
 
@@ -64,7 +64,7 @@ impl Auth {
             return failed(StatusCode::FORBIDDEN, "This login cannot go on", what);
         }
         match form.get("decision") {
-            Some("approve") => self.approved(idp, id, now).await,
+            Some("approve") => self.approved(idp, id, request.headers(), now).await,
             Some("deny") => match take::<Pending>(&*self.store, Step::Ask, id, now).await {
                 Ok(Some(pending)) => {
                     audit::consent(&pending.client_id, "denied");
@@ -78,7 +78,7 @@ impl Auth {
     }
 
     /// Only now does the browser get the cookie that it must bring back from the provider.
-    async fn approved(&self, idp: &Idp, id: &str, now: SystemTime) -> Answer {
+    async fn approved(&self, idp: &Idp, id: &str, sent: &HeaderMap, now: SystemTime) -> Answer {
         // Looked at now, so that nobody is sent to a provider that does not answer.
         let metadata = match idp.metadata(PROBED_FOR, now).await {
             Ok(metadata) => metadata,
@@ -99,13 +99,19 @@ impl Auth {
                 .back(&self.settings.public_url)
                 .error("server_error", "the provider's address cannot be used");
         };
-        let agreed = Agreed { pending, attempt, until: seconds(now) + LIFE.as_secs() };
+        let agreed = Agreed { pending, attempt, until: seconds(now) + self.settings.lives.login.as_secs() };
         if keep(&*self.store, Step::Login, state.expose(), &agreed).await.is_err() {
             let why = "the gateway cannot reach its store: try again";
             return agreed.pending.back(&self.settings.public_url).error("temporarily_unavailable", why);
         }
         let mut answer = answer::redirect(&to);
-        self.set_cookie(&mut answer, self.login_cookie(), state.expose(), "Lax", LIFE.as_secs());
+        self.bind(
+            &mut answer,
+            sent,
+            (Bound::Login, state.expose()),
+            state.expose(),
+            self.settings.lives.login.as_secs(),
+        );
         answer
     }
 
@@ -123,20 +129,6 @@ impl Auth {
     /// The cookie that binds a form to a browser.
     pub(super) fn form_cookie(&self) -> &'static str {
         if self.settings.is_secure() { "__Host-lb_form" } else { "lb_form" }
-    }
-
-    /// The cookie that binds a login to a browser. Without encryption, which is for loopback, its name has no prefix.
-    pub(crate) fn login_cookie(&self) -> &'static str {
-        if self.settings.is_secure() { "__Host-lb_tx" } else { "lb_tx" }
-    }
-
-    pub(crate) fn set_cookie(&self, answer: &mut Answer, name: &str, value: &str, site: &str, seconds: u64) {
-        let secure = if self.settings.is_secure() { "; Secure" } else { "" };
-        let text = format!("{name}={value}{secure}; HttpOnly; SameSite={site}; Path=/; Max-Age={seconds}");
-        if let Ok(mut header) = HeaderValue::from_str(&text) {
-            header.set_sensitive(true);
-            answer.headers_mut().append(SET_COOKIE, header);
-        }
     }
 }
 

@@ -84,7 +84,11 @@ impl Auth {
 
     async fn redeemed(&self, form: &Form, asked: Asked<'_>, now: SystemTime) -> Result<Issued, Answer> {
         let code = form.get("code").ok_or_else(|| answer::error(BAD, "invalid_request", "code is missing"))?;
-        self.is_still_let_in(code, now).await?;
+        if self.is_out(code, now).await? {
+            // Every attempt uses a code up, so that it is not good again when the rules are what they were.
+            self.families.spoil(code, now).await.map_err(refused)?;
+            return Err(refused(GrantError::Invalid));
+        }
         let proof = Proof { verifier: form.get("code_verifier"), redirect_uri: form.get("redirect_uri") };
         self.families.redeem(code, proof, asked, now).await.map_err(refused)
     }
@@ -92,7 +96,9 @@ impl Auth {
     async fn refreshed(&self, form: &Form, asked: Asked<'_>, now: SystemTime) -> Result<Issued, Answer> {
         let token = form.get("refresh_token");
         let token = token.ok_or_else(|| answer::error(BAD, "invalid_request", "refresh_token is missing"))?;
-        self.is_still_let_in(token, now).await?;
+        if self.is_out(token, now).await? {
+            return Err(refused(GrantError::Invalid));
+        }
         let scopes = match form.get("scope") {
             None => None,
             Some(text) => Some(Scopes::parse(text).ok_or_else(|| refused(GrantError::Scope))?),
@@ -101,12 +107,12 @@ impl Auth {
         self.families.refresh(token, Asked { scopes: scopes.as_ref(), ..asked }, now).await.map_err(refused)
     }
 
-    /// Whether the person of a code or refresh token is let in by the rules of today. A client that is told so lets them
-    /// log in anew; with tokens that no request is let in with it would refresh for ever.
-    async fn is_still_let_in(&self, token: &str, now: SystemTime) -> Result<(), Answer> {
+    /// Whether the person of a code or refresh token is let in no more by the rules of today. A client that is told so
+    /// lets them log in anew; with tokens that no request is let in with it would refresh for ever.
+    async fn is_out(&self, token: &str, now: SystemTime) -> Result<bool, Answer> {
         let granted = self.families.granted(token, now).await.map_err(refused)?;
         let is_out = |granted: &Granted| !self.rules().lets_in(&granted.login.who(&granted.client));
-        if granted.as_ref().is_some_and(is_out) { Err(refused(GrantError::Invalid)) } else { Ok(()) }
+        Ok(granted.as_ref().is_some_and(is_out))
     }
 
     pub(super) async fn revoke(&self, request: &Request<Bytes>, from: IpAddr, now: SystemTime) -> Answer {

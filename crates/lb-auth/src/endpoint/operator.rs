@@ -7,14 +7,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use http::{HeaderMap, StatusCode, Uri};
+use bytes::Bytes;
+use http::{HeaderMap, Request, StatusCode, Uri};
 use lb_store::Key;
 use serde::{Deserialize, Serialize};
 use url::form_urlencoded;
 
 use super::callback::not_ours;
-use super::transaction::{Ends, LIFE, Step, keep, take};
-use super::{cookie, failed, failed_for_now};
+use super::transaction::{Ends, Step, keep, take};
+use super::{Bound, cookie, failed, failed_for_now, full, room};
 use crate::answer::{self, Answer};
 use crate::auth::{Auth, Grant};
 use crate::family::Login;
@@ -87,20 +88,25 @@ impl Auth {
         let seen = seen.filter(|seen| seconds(now) < seen.until).ok_or(Refusal::NoCredentials)?;
         let (who, rules) = (seen.login.who(CLIENT), self.rules());
         // The rules may have changed since the login.
-        if !rules.lets_in(&who) || !rules.admins.name(&who) {
+        if !rules.lets_in(&who) || !rules.is_admin(&who) {
             return Err(Refusal::Denied);
         }
         let scopes = Scopes::default().with(Scope::Admin);
         Ok(Arc::new(Grant { who, scopes, family: None, operator: false }))
     }
 
-    pub(super) async fn open_login(&self, query: &str, from: IpAddr, now: SystemTime) -> Answer {
+    pub(super) async fn open_login(&self, request: &Request<Bytes>, from: IpAddr, now: SystemTime) -> Answer {
         match AUTHORIZE.take(&*self.store, &counted(from), now).await {
             Ok(None) => {}
             Ok(Some(wait)) => {
                 let page = failed(StatusCode::TOO_MANY_REQUESTS, "Too many logins", "Wait a minute and try again.");
                 return answer::later(page, wait);
             }
+            Err(_) => return failed_for_now("The gateway cannot reach its store."),
+        }
+        match room::is_left(&*self.store, now).await {
+            Ok(true) => {}
+            Ok(false) => return full(),
             Err(_) => return failed_for_now("The gateway cannot reach its store."),
         }
         let Some(idp) = &self.idp else { return not_ours() };
@@ -111,6 +117,7 @@ impl Auth {
                 return failed_for_now("The provider of the login cannot be reached. Go back and try again.");
             }
         };
+        let query = request.uri().query().unwrap_or_default();
         let form = Form::parse(query.as_bytes()).filter(|form| !form.repeats());
         let next = form.as_ref().and_then(|form| form.get("next")).filter(|next| is_ours(next)).unwrap_or(FIRST_PAGE);
         let (state, attempt) = (Secret::random(), Attempt::new());
@@ -121,12 +128,18 @@ impl Auth {
                 "The provider's address cannot be used.",
             );
         };
-        let visit = Visit { next: next.to_owned(), attempt, until: seconds(now) + LIFE.as_secs() };
+        let visit = Visit { next: next.to_owned(), attempt, until: seconds(now) + self.settings.lives.login.as_secs() };
         if keep(&*self.store, Step::Page, state.expose(), &visit).await.is_err() {
             return failed_for_now("The gateway cannot reach its store.");
         }
         let mut answer = answer::redirect(&to);
-        self.set_cookie(&mut answer, self.login_cookie(), state.expose(), "Lax", LIFE.as_secs());
+        self.bind(
+            &mut answer,
+            request.headers(),
+            (Bound::Login, state.expose()),
+            state.expose(),
+            self.settings.lives.login.as_secs(),
+        );
         answer
     }
 
@@ -146,7 +159,7 @@ impl Auth {
             }
         };
         let (who, rules) = (login.who(CLIENT), self.rules());
-        let is_admin = rules.lets_in(&who) && rules.admins.name(&who);
+        let is_admin = rules.lets_in(&who) && rules.is_admin(&who);
         let outcome = if is_admin { "logged_in" } else { "denied" };
         tracing::info!(target: "audit", who = who.principal.as_str(), client = CLIENT, method = "login", outcome);
         if !is_admin {

@@ -1,3 +1,4 @@
 mod attacks;
 mod flow;
 mod later;
+mod several;

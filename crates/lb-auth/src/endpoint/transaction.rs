@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+use super::room;
 use crate::answer::{self, Answer};
 use crate::client::Origin;
 use crate::oidc::Attempt;
@@ -77,14 +78,16 @@ fn key(step: Step, secret: &str) -> Result<Key, lb_store::Error> {
     Key::parse(&format!("authtxn:{name}:{{{}}}", Hash::of(secret.as_bytes()).hex()))
 }
 
-pub(super) async fn keep<T: Serialize>(
+pub(super) async fn keep<T: Serialize + Ends>(
     store: &dyn Store,
     step: Step,
     secret: &str,
     value: &T,
 ) -> Result<(), lb_store::Error> {
     let kept = serde_json::to_vec(value).map_err(|_| lb_store::Error::WrongShape("a login could not be written"))?;
-    store.set(&key(step, secret)?, kept, LIFE + Duration::from_secs(30)).await
+    store.set(&key(step, secret)?, kept, LIFE + Duration::from_secs(30)).await?;
+    room::count(store, value.until(), 1).await;
+    Ok(())
 }
 
 pub(super) async fn find<T: DeserializeOwned + Ends>(
@@ -105,7 +108,9 @@ pub(super) async fn take<T: DeserializeOwned + Ends>(
     now: SystemTime,
 ) -> Result<Option<T>, lb_store::Error> {
     let kept = store.take(&key(step, secret)?).await?;
-    Ok(kept.and_then(|kept| serde_json::from_slice::<T>(&kept).ok()).filter(|value| seconds(now) < value.until()))
+    let Some(value) = kept.and_then(|kept| serde_json::from_slice::<T>(&kept).ok()) else { return Ok(None) };
+    room::count(store, value.until(), -1).await;
+    Ok(Some(value).filter(|value| seconds(now) < value.until()))
 }
 
 /// Where an answer to a client goes.

@@ -19,7 +19,7 @@ pub(super) struct Gone(Mutex<Ended>);
 struct Ended {
     families: HashMap<[u8; 16], Over>,
     tokens: HashMap<String, (Over, Claims)>,
-    /// Families that another node has ended; that one sees to it that they stay so.
+    /// Families that another node has ended, as was seen here. That node may be gone when the store has lost it.
     missing: HashMap<[u8; 16], Over>,
 }
 
@@ -41,6 +41,7 @@ impl Gone {
     /// A family was ended in this life of the store.
     pub fn family(&self, id: &[u8; 16], life: u64, now: SystemTime) {
         let mut ended = self.0.lock();
+        ended.missing.remove(id);
         make_room(&mut ended.families, |over| over.until, now);
         ended.families.insert(*id, Over { until: seconds(now) + FAMILY_LIFE.as_secs(), life });
     }
@@ -53,11 +54,12 @@ impl Gone {
         ended.tokens.insert(claims.jti.clone(), (over, claims.clone()));
     }
 
-    /// A family of which we have seen a token is not there. It does not come again, whatever a store says later.
-    pub fn missing(&self, id: &[u8; 16], now: SystemTime) {
+    /// A family of which we have seen a token is not there, in this life of the store. It does not come again, whatever
+    /// a store says later.
+    pub fn missing(&self, id: &[u8; 16], life: u64, now: SystemTime) {
         let mut ended = self.0.lock();
         make_room(&mut ended.missing, |over| over.until, now);
-        ended.missing.insert(*id, Over { until: seconds(now) + FAMILY_LIFE.as_secs(), life: 0 });
+        ended.missing.insert(*id, Over { until: seconds(now) + FAMILY_LIFE.as_secs(), life });
     }
 
     pub fn has_family(&self, id: &[u8; 16]) -> bool {
@@ -69,10 +71,11 @@ impl Gone {
         self.0.lock().tokens.contains_key(jti)
     }
 
-    /// What was ended in another life of the store than this one.
+    /// What was ended, or was seen to be, in another life of the store than this one.
     pub fn before(&self, life: u64) -> Again {
         let ended = self.0.lock();
-        let families = ended.families.iter().filter(|(_, over)| over.life != life).map(|(id, _)| *id).collect();
+        let families = ended.families.iter().chain(&ended.missing).filter(|(_, over)| over.life != life);
+        let families = families.map(|(id, _)| *id).collect();
         let tokens = ended.tokens.values().filter(|(over, _)| over.life != life);
         Again { families, tokens: tokens.map(|(_, claims)| claims.clone()).collect() }
     }

@@ -1,3 +1,5 @@
+mod again;
+
 use std::time::UNIX_EPOCH;
 
 use futures_util::future::join_all;

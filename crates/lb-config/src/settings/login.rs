@@ -89,7 +89,7 @@ impl Login {
             outbound_ca: gathered.text("outbound_ca").map(|path| home(&path, gathered)),
             token_ttl: life(gathered, "token_ttl", 15 * MINUTE, DAY),
             refresh_token_ttl: life(gathered, "refresh_token_ttl", 7 * DAY, 30 * DAY),
-            login_ttl: life(gathered, "login_ttl", 10 * MINUTE, 60 * MINUTE),
+            login_ttl: life(gathered, "login_ttl", 10 * MINUTE, 10 * MINUTE),
         })
     }
 }

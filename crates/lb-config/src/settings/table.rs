@@ -177,7 +177,7 @@ const TABLE: &[Setting] = &[
     Setting::new("auth_base_url", Serve, Text(check::public_url), "--public-url", "What --public-url says, for a login only").without_flag().alias(&["MCP_CONFIG_SERVER_AUTH_BASE_URL", "MCP_CONFIG_SERVER_AUTH_ISSUER"]),
     Setting::new("token_ttl", Serve, Time(60_000), "15m", "How long an access token of ours is good, 1 day at most").named("TIME").alias(&["MCP_CONFIG_SERVER_AUTH_TOKEN_TTL"]),
     Setting::new("refresh_token_ttl", Serve, Time(60_000), "7d", "How long a login lasts that is not used, 30 days at most; it ends after 30 days in any case").named("TIME").alias(&["MCP_CONFIG_SERVER_AUTH_REFRESH_TOKEN_TTL"]),
-    Setting::new("login_ttl", Serve, Time(60_000), "10m", "How long somebody may take to agree, and then to log in at the provider, 1 hour at most").named("TIME").alias(&["MCP_CONFIG_SERVER_AUTH_SESSION_TTL"]),
+    Setting::new("login_ttl", Serve, Time(60_000), "10m", "How long somebody may take to agree, and then to log in at the provider, 10 minutes at most").named("TIME").alias(&["MCP_CONFIG_SERVER_AUTH_SESSION_TTL"]),
     Setting::new("allow_any_user", Serve, Switch, "false", "Let everybody in whom the provider knows, although auth.allow in the file of settings names nobody"),
     Setting::new("cimd_allow", Serve, Networks, "none", "Networks that are not public and whose documents about clients are read all the same").named("NETWORK"),
     Setting::new("outbound_ca", Serve, Text(check::path), "the system's", "Further certificates (PEM) that the provider and others that a login needs are known by").named("FILE"),

@@ -152,12 +152,78 @@ async fn what_was_taken_up_is_not_written_back_over_a_newer_change() {
 async fn a_server_is_kept_as_long_as_a_process_looks_after_it() {
     let store = memory().await;
     let added = AddedServers::new(store.clone(), false);
-    added.put("a", "a value".into(), TTL).await.expect("written");
-    added.put("b", GONE, GONE_TTL).await.expect("written");
+    added.put("a", "a value".into()).await.expect("written");
+    added.put("b", GONE).await.expect("written");
     for _ in 0..40 {
         tokio::time::advance(EXTEND_EVERY).await;
         added.found().await.expect("an answer");
     }
     let found: Vec<_> = added.found().await.expect("an answer").into_keys().collect();
     assert_eq!(found, ["a"], "a removal is forgotten in time");
+}
+
+fn of(who: &str) -> Scope {
+    Scope::Principal(Principal::named(who))
+}
+
+/// Whose server of this name a node has.
+fn owner(gateway: &Gateway, name: &str) -> Option<Scope> {
+    gateway.shared().registry().folded(name).map(|entry| entry.scope.clone())
+}
+
+/// Takes a name at a node and defines a server there, as whoever adds one does; whether it could be.
+async fn adds(gateway: &Gateway, spec: ServerSpec, who: &str) -> bool {
+    let Some(_claim) = gateway.shared().claim(&spec, &of(who), None).await else { return false };
+    // Another node may be told of it before it is defined here.
+    tokio::task::yield_now().await;
+    gateway.shared().define(spec, of(who), None).await != Change::Refused
+}
+
+#[tokio::test]
+async fn a_name_that_two_nodes_take_at_once_is_the_first_ones() {
+    let store = memory().await;
+    let (first, second) = (process(&store, true, Policy::default()), process(&store, true, Policy::default()));
+    for round in 0..20 {
+        let name = format!("n{round}");
+        let (one, other) = tokio::join!(
+            adds(&first, remote(&name, "https://one.example/mcp"), "u_1"),
+            adds(&second, remote(&name, "https://two.example/mcp"), "u_2"),
+        );
+        assert!(one != other, "round {round}: {one} {other}");
+        let winner = Some(of(if one { "u_1" } else { "u_2" }));
+        until("both know whose it is", || owner(&first, &name) == winner && owner(&second, &name) == winner).await;
+    }
+    // Whoever has it may define it anew, at either node, and what was not defined after all is free again.
+    let whose = if owner(&first, "n0") == Some(of("u_1")) { "u_1" } else { "u_2" };
+    assert!(adds(&second, remote("n0", "https://new.example/mcp"), whose).await);
+    drop(first.shared().claim(&remote("free", "https://one.example/mcp"), &of("u_1"), None).await.expect("free"));
+    let free =
+        async || second.shared().claim(&remote("free", "https://two.example/mcp"), &of("u_2"), None).await.is_some();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !free().await {
+        assert!(Instant::now() < deadline, "it is free again");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_was_defined_while_the_store_was_away_takes_no_name_from_another() {
+    let store = memory().await;
+    let first = process(&store, true, Policy::default());
+    first.shared().define(remote("a", "https://one.example/mcp"), of("u_1"), None).await;
+    until_kept(&store, 1).await;
+    let written = |url: &str, who: &str| {
+        Added { spec: remote("a", url), scope: of(who), by: None }.written().expect("it can be written")
+    };
+    // A node that knew nothing of it.
+    let late = || AddedServers::new(store.clone(), true);
+    for value in [written("https://two.example/mcp", "u_2"), GONE] {
+        let Ok(Put::Taken(theirs)) = late().put("a", value).await else { panic!("it is taken") };
+        assert_eq!(Added::read(theirs).map(|added| added.scope), Some(of("u_1")));
+    }
+    assert!(matches!(late().put("a", written("https://new.example/mcp", "u_1")).await, Ok(Put::Done)), "their own");
+    // One that defined it meanwhile takes up what counts.
+    let second = process(&store, true, Policy::default());
+    second.shared().define(remote("a", "https://two.example/mcp"), of("u_2"), None).await;
+    until("they do not agree", || owner(&first, "a") == owner(&second, "a") && owner(&first, "a").is_some()).await;
 }

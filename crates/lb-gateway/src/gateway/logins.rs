@@ -62,7 +62,9 @@ impl Gateway {
             tracing::error!("logins are watched already");
             return;
         }
-        self.0.tasks.spawn(watch(Arc::downgrade(&self.0)));
+        // Side by side: what takes long in one does not hold the other up.
+        self.0.tasks.spawn(repeat(Arc::downgrade(&self.0), Round::End));
+        self.0.tasks.spawn(repeat(Arc::downgrade(&self.0), Round::Tend));
     }
 }
 
@@ -89,6 +91,13 @@ impl Shared {
         let Some(family) = family.filter(|_| self.has_login()) else { return exchange };
         let login = self.unseated.of((family.clone(), server.cloned()));
         exchange.until(async move { login.cancelled().await })
+    }
+
+    /// Sees to it that logins that were ended stay so. What cannot be done now is done in the next round.
+    async fn tend_logins(&self) {
+        if let Some(families) = self.families.get() {
+            tokio::time::timeout(ANSWER_MAX, families.tend()).await.ok();
+        }
     }
 
     /// Ends the sessions whose login is over, and what is open without one.
@@ -125,7 +134,16 @@ impl Shared {
     }
 }
 
-async fn watch(gateway: Weak<Shared>) {
+/// What is done again and again.
+#[derive(Clone, Copy)]
+enum Round {
+    /// What ends with logins is ended.
+    End,
+    /// What was ended is kept so.
+    Tend,
+}
+
+async fn repeat(gateway: Weak<Shared>, round: Round) {
     loop {
         let Some(tasks) = gateway.upgrade().map(|shared| shared.tasks.clone()) else { return };
         tokio::select! {
@@ -133,16 +151,65 @@ async fn watch(gateway: Weak<Shared>) {
             () = tasks.stopping() => return,
         }
         let Some(shared) = gateway.upgrade() else { return };
-        let round = async {
-            if let Some(families) = shared.families.get() {
-                // What cannot be done now is done in the next round.
-                tokio::time::timeout(ANSWER_MAX, families.tend()).await.ok();
+        let work = async {
+            match round {
+                Round::End => shared.end_with_logins().await,
+                Round::Tend => shared.tend_logins().await,
             }
-            shared.end_with_logins().await;
         };
         tokio::select! {
-            () = round => {}
+            () = work => {}
             () = tasks.stopping() => return,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use lb_backend::{Children, Environment};
+    use lb_exchange::{BoxFuture, Tasks};
+
+    use super::*;
+    use crate::gateway::Setup;
+
+    /// A store that brought back so much that it takes for ever to end it again.
+    #[derive(Default)]
+    struct Busy {
+        looks: AtomicUsize,
+        tended: AtomicUsize,
+    }
+
+    impl Families for Busy {
+        fn lives<'a>(&'a self, _: &'a str, _: Option<&'a str>) -> BoxFuture<'a, Option<bool>> {
+            self.looks.fetch_add(1, Ordering::SeqCst);
+            Box::pin(std::future::ready(Some(true)))
+        }
+
+        fn tend(&self) -> BoxFuture<'_, ()> {
+            self.tended.fetch_add(1, Ordering::SeqCst);
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn logins_are_looked_at_however_long_it_takes_to_end_some_again() {
+        let environment = Environment {
+            supervisor: "no-children-here".into(),
+            embedded: Arc::default(),
+            tasks: Tasks::default(),
+            children: Children::new(0),
+            logins: None,
+            names: lb_backend::Names::default(),
+        };
+        let gateway = Gateway::new(Vec::new(), &environment, Setup::default()).expect("a gateway");
+        let busy = Arc::new(Busy::default());
+        gateway.watch_logins(busy.clone());
+        let _open = gateway.0.unseated.of(("family".into(), None));
+        tokio::time::sleep(Duration::from_secs(41)).await;
+        // Every two seconds: what is over ends within five, a look of two seconds and an answer of two included.
+        assert_eq!(busy.looks.load(Ordering::SeqCst), 20);
+        assert_eq!(busy.tended.load(Ordering::SeqCst), 10, "and the other goes on as well");
     }
 }

@@ -327,20 +327,25 @@ impl Live {
             tried = trial.ready(ADD_MAX) => known_or_waits(tried),
             () = asked.closed() => Err(AddError::Invalid("nobody waits for it any more".to_owned())),
         };
+        let taken = || AddError::Invalid(format!("the name '{}' was taken while the server was tried", entry.name()));
+        // On several nodes the registry of each knows only what is there so far.
+        let claim = match &tried {
+            Ok(_) => gateway.claim(entry.spec(), &entry.scope, entry.added_by.as_ref()).await,
+            Err(_) => None,
+        };
         let put = match tried {
             Ok(_) if self.is_ended() => Err(AddError::Invalid("Session not found".to_owned())),
+            Ok(_) if claim.is_none() => Err(taken()),
             Ok(facts) => match gateway.registry().put_after(entry.clone(), before.as_ref()) {
                 Ok(replaced) => Ok((facts, replaced)),
                 Err(PutError::Full(most)) => {
                     Err(AddError::Invalid(format!("{most} servers are defined already; remove one first")))
                 }
-                Err(PutError::Taken) => {
-                    let message = format!("the name '{}' was taken while the server was tried", entry.name());
-                    Err(AddError::Invalid(message))
-                }
+                Err(PutError::Taken) => Err(taken()),
             },
             Err(error) => Err(error),
         };
+        drop(claim);
         let (facts, replaced) = match put {
             Ok(put) => put,
             Err(error) => {

@@ -36,6 +36,8 @@ pub enum KeptIn {
     Keyring,
     /// In the folder, beside what it seals.
     Folder,
+    /// With the settings of gateways that share a store.
+    Settings,
 }
 
 impl KeptIn {
@@ -44,6 +46,7 @@ impl KeptIn {
         match self {
             Self::Keyring => "keyring",
             Self::Folder => "folder",
+            Self::Settings => "settings",
         }
     }
 }

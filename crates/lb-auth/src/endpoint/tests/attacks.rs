@@ -201,9 +201,10 @@ async fn whoever_did_not_agree_in_this_browser_gets_no_code() {
         format!("/oauth/callback?{}", encoded(&[("code", "idp-code"), ("state", state), ("iss", ISSUER)]))
     };
     assert_eq!(world.get(&back(&state)).await.status, 400, "no cookie");
-    let other = format!("__Host-lb_tx={}", crate::Secret::random().expose());
+    let name = world.cookies.lock().iter().find(|(name, _)| name.starts_with("__Host-lb_tx_")).unwrap().0.clone();
+    let other = format!("{name}={}", crate::Secret::random().expose());
     assert_eq!(world.send("GET", &back(&state), &[("cookie", &other)], "").await.status, 400, "another cookie");
-    let right = format!("__Host-lb_tx={state}");
+    let right = format!("{name}={state}");
     assert_eq!(world.send("GET", &back("x"), &[("cookie", &right)], "").await.status, 400, "another state");
     let twice = format!("{right}; {other}");
     assert_eq!(world.send("GET", &back(&state), &[("cookie", &twice)], "").await.status, 400, "two cookies");
@@ -211,7 +212,7 @@ async fn whoever_did_not_agree_in_this_browser_gets_no_code() {
     let seen = world.came_back(&state).await;
     assert!(seen.parameter("code").is_some());
     assert!(
-        seen.headers.get_all("set-cookie").iter().any(|cookie| cookie.to_str().unwrap().contains("__Host-lb_tx=;"))
+        seen.headers.get_all("set-cookie").iter().any(|cookie| cookie.to_str().unwrap().contains(&format!("{name}=;")))
     );
     assert_eq!(world.send("GET", &back(&state), &[("cookie", &right)], "").await.status, 400, "it is good once");
 }
@@ -252,6 +253,22 @@ async fn a_login_takes_ten_minutes_at_most() {
     assert_eq!(world.press(&page, "approve").await.status, 400);
     let state = world.agreed(&client, &[]).await;
     world.later(600);
+    assert_eq!(world.came_back(&state).await.status, 400);
+}
+
+#[tokio::test]
+async fn a_login_takes_no_longer_than_the_operator_says() {
+    let lives = crate::Lives { login: std::time::Duration::from_secs(120), ..crate::Lives::default() };
+    let world = World::with(crate::Settings { lives, ..crate::testing::settings() }).await;
+    let client = world.client().await;
+    let page = world.asked(&client, &[]).await;
+    world.later(119);
+    assert_eq!(world.press(&page, "approve").await.status, 303);
+    let page = world.asked(&client, &[]).await;
+    world.later(120);
+    assert_eq!(world.press(&page, "approve").await.status, 400);
+    let state = world.agreed(&client, &[]).await;
+    world.later(120);
     assert_eq!(world.came_back(&state).await.status, 400);
 }
 

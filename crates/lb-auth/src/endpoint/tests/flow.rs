@@ -121,7 +121,7 @@ async fn the_page_cannot_be_framed_kept_or_scripted_and_binds_the_browser_before
     let seen = world.press(&page, "approve").await;
     let cookie = seen.headers["set-cookie"].to_str().unwrap();
     assert!(
-        cookie.starts_with("__Host-lb_tx=")
+        cookie.starts_with("__Host-lb_tx_")
             && cookie.ends_with("; Secure; HttpOnly; SameSite=Lax; Path=/; Max-Age=600"),
         "{cookie}"
     );

@@ -1,10 +1,19 @@
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use serde_json::json;
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use http::Response;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
 
-use crate::testing::{World, settings};
-use crate::{ApiKeys, CLIENTS_MAX, People, Refusal, Rules, Scopes, Secret, Settings, UNUSED_LIFE, new_key};
+use crate::testing::{REDIRECT, World, authorize, settings};
+use crate::{
+    ApiKeys, Ask, CLIENTS_MAX, Fetch, FetchError, People, Refusal, Rules, Scopes, Secret, Settings, UNUSED_LIFE,
+    new_key,
+};
 
 const WITHIN: Duration = Duration::from_secs(5);
 
@@ -65,6 +74,67 @@ async fn whoever_is_not_let_in_any_more_logs_in_anew_and_what_is_open_ends() {
 }
 
 #[tokio::test]
+async fn a_code_of_somebody_who_is_let_in_no_more_is_used_up() {
+    let world = World::new().await;
+    let client = world.client().await;
+    let code = world.code(&client, &[]).await;
+    let nobody = People { subjects: vec!["somebody else".into()], ..People::default() };
+    world.auth.set_rules(Rules { allow: Some(nobody), ..Rules::default() });
+    assert_eq!(world.redeem(&client, &code, &[]).await.error(), "invalid_grant");
+    world.auth.set_rules(settings().rules);
+    let seen = world.redeem(&client, &code, &[]).await;
+    assert_eq!((seen.status, seen.error()), (400, "invalid_grant".into()), "every attempt uses it up");
+}
+
+#[tokio::test]
+async fn a_page_in_the_place_of_a_clients_document_ends_nobodys_work() {
+    const ID: &str = "https://app.test/client.json";
+    let good = json!({"client_id": ID, "client_name": "App", "redirect_uris": [REDIRECT]});
+    for page in
+        [json!(null), json!("a page"), json!({"error": "busy"}), json!({"client_id": ID}), json!({"client_id": 1})]
+    {
+        let site = Arc::new(Site(Mutex::new(good.clone())));
+        let world = World::with_documents(settings(), site.clone()).await;
+        let before = world.tokens(ID, &[]).await;
+        let state = world.agreed(ID, &[]).await;
+        // The person takes a while; when the client comes with the code, what was known of it is over.
+        world.later(50);
+        let code = world.came_back(&state).await.parameter("code").unwrap();
+        *site.0.lock() = page.clone();
+        world.later(30);
+        assert_eq!(world.get(&authorize(ID, &[])).await.status, 400, "{page}: nobody new is sent anywhere");
+        for seen in [world.redeem(ID, &code, &[]).await, world.refresh(ID, &before, &[]).await] {
+            assert_eq!(seen.status, 200, "{page}: {}", seen.text);
+        }
+    }
+    // What it says of itself counts.
+    for (key, value) in [
+        ("token_endpoint_auth_method", "private_key_jwt"),
+        ("client_secret", "x"),
+        ("client_id", "https://app.test/another.json"),
+    ] {
+        let site = Arc::new(Site(Mutex::new(good.clone())));
+        let world = World::with_documents(settings(), site.clone()).await;
+        let before = world.tokens(ID, &[]).await;
+        site.0.lock()[key] = json!(value);
+        world.later(61);
+        assert_eq!(world.refresh(ID, &before, &[]).await.status, 401, "{key}");
+    }
+}
+
+/// A site whose one document changes; null is a page.
+struct Site(Mutex<Value>);
+
+impl Fetch for Site {
+    fn fetch(&self, _: Ask) -> BoxFuture<'_, Result<Response<Bytes>, FetchError>> {
+        let body = self.0.lock().clone();
+        let kind = if body.is_null() { "text/html" } else { "application/json" };
+        let answer = Response::builder().header("content-type", kind).body(body.to_string().into());
+        std::future::ready(Ok(answer.unwrap())).boxed()
+    }
+}
+
+#[tokio::test]
 async fn what_is_used_with_a_key_or_the_operators_token_ends_with_it() {
     let (key, line) = new_key("ci", &Scopes::usual()).unwrap();
     let api_keys = ApiKeys::parse(&line).unwrap();
@@ -121,6 +191,36 @@ async fn using_a_client_makes_nobody_an_administrator_or_a_guest() {
     assert_eq!(world.came_back(&state).await.parameter("error").as_deref(), Some("access_denied"));
     let alone = Settings { rules: Rules { allow: Some(by_client), ..Rules::default() }, ..settings() };
     assert_eq!(alone.problems().len(), 1, "clients alone let nobody in");
+}
+
+/// Logs an operator in who wants to see a page.
+async fn shown(world: &World) -> u16 {
+    let to = world.browse("GET", "/login", &[], "").await;
+    *world.idp.nonce.lock() = to.parameter("nonce").unwrap();
+    world.came_back(&to.parameter("state").unwrap()).await.status
+}
+
+#[tokio::test]
+async fn using_a_client_opens_no_page_of_the_operators() {
+    let world = World::new().await;
+    let client = world.client().await;
+    let grant = world.check(world.tokens(&client, &[]).await["access_token"].as_str().unwrap(), "/mcp").await.unwrap();
+    let by_client = People { clients: vec![client, "browser".into()], ..People::default() };
+    let rules = Rules { admins: by_client, ..settings().rules };
+    world.auth.set_rules(rules.clone());
+    assert_eq!(world.auth.lacks_admin(&grant), Refusal::Denied, "no scope would help");
+    assert_eq!(shown(&world).await, 403);
+    // Somebody who was one when they logged in.
+    let alice = People { subjects: vec!["alice".into()], ..People::default() };
+    world.auth.set_rules(Rules { admins: alice, ..rules.clone() });
+    assert_eq!(shown(&world).await, 200);
+    let cookie = world.cookies.lock().iter().find(|(name, _)| name == "__Host-lb_ui").unwrap().1.clone();
+    let mut headers = http::HeaderMap::new();
+    headers.insert("cookie", format!("__Host-lb_ui={cookie}").parse().unwrap());
+    let page = "/sessions".parse().unwrap();
+    assert!(world.auth.check_page(&headers, &page, world.now()).await.is_ok());
+    world.auth.set_rules(rules);
+    assert_eq!(world.auth.check_page(&headers, &page, world.now()).await.unwrap_err(), Refusal::Denied);
 }
 
 #[tokio::test]

@@ -90,6 +90,31 @@ async fn only_who_began_a_login_can_finish_it() {
     assert_eq!(browser.open(&start, None).await.unwrap().head.status(), 400, "it is over");
 }
 
+/// Whoever opens the links to two servers at once comes to an end with both, in one browser.
+#[tokio::test]
+async fn two_links_in_one_browser_do_not_disturb_each_other() {
+    let gateway = Gateway::start().await;
+    let other = Server::start(&gateway.world.idp.as_ref().unwrap().issuer).await;
+    let alice = gateway.principal("alice").await;
+    let callback = format!("{}{}", gateway.world.url, Behind::CALLBACK);
+    let (mut browser, mut begun) = (Browser::default(), Vec::new());
+    for url in [&gateway.server.url, &other.url] {
+        let spec = spec(url, ServerAuth::User(OauthClient::default()));
+        let login = login(&gateway.behind, &alice, &spec);
+        let link = needed(&*login, url).await;
+        let stopped = open(&mut browser, &link.url, &callback, "alice").await;
+        assert!(stopped.page.is_none(), "{:?} {:?}", stopped.page, stopped.trace);
+        begun.push((url, login, stopped.url));
+    }
+    for (url, login, back) in begun {
+        let page = browser.open(&back, None).await.unwrap();
+        assert_eq!(page.head.status(), 200, "{}", page.text());
+        assert_eq!(call(&*login, url).await, Ok(200));
+    }
+    let left = browser.cookies().filter(|(name, _)| name.starts_with("lb_person_") || name.starts_with("lb_tx_"));
+    assert_eq!(left.count(), 0, "each cookie ends with its login");
+}
+
 #[tokio::test]
 async fn a_program_with_a_key_is_told_that_a_person_is_wanted_and_authorization_servers_who_we_are() {
     let gateway = Gateway::start().await;
