@@ -22,7 +22,7 @@ const THREATS: &[RangeInclusive<u16>] = &[1..=33, 36..=39, 41..=41, 44..=54];
 const PROMISES: &[RangeInclusive<u16>] = &[2..=22];
 /// Weaknesses of an earlier design, and rules of authorization.
 const WEAKNESSES: &[RangeInclusive<u16>] = &[1..=22];
-const RULES: &[RangeInclusive<u16>] = &[1..=28];
+const RULES: &[RangeInclusive<u16>] = &[1..=35];
 /// Rows that ask for a decision and not for a behaviour.
 const TEXTS: &[&str] = &["089", "091", "127", "138"];
 /// Rows that one test may stand for.

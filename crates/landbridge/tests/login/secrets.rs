@@ -264,7 +264,7 @@ async fn work(scene: &mut Scene, token: &str) {
 async fn mistakes(scene: &mut Scene, client: &str, token: &Tokens, code: &str) {
     let (bearer, twice) = (format!("Bearer {}", token.access), format!("Bearer {} x", token.access));
     let (spoilt, key) = (format!("Bearer {}x", token.access), format!("Bearer {}", scene.key));
-    let cookie = format!("lb_tx={}; lb_form={}", token.refresh, token.refresh);
+    let cookie = format!("lb_tx_0123456789abcdef={}; lb_form={}", token.refresh, token.refresh);
     let kind = "application/x-www-form-urlencoded";
     let in_path = format!("/mcp?access_token={}", token.access);
     let form = format!(
