@@ -290,7 +290,6 @@ pub fn http(settings: &Settings) -> lb_http::Settings {
     let network = |(address, length): &(std::net::IpAddr, u8)| Network::around(*address, *length);
     let mut http = lb_http::Settings {
         mcp_path: settings.mcp_path.clone(),
-        sse: settings.sse,
         allowed_origins: settings.allow_origin.clone(),
         public_url: settings.public_url.clone(),
         login: settings.login.is_some(),

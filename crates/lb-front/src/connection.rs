@@ -43,8 +43,6 @@ pub struct Connection {
     mount: Mount,
     visitor: Visitor,
     seat: Option<Arc<dyn Seat>>,
-    /// Whether it is the only client of this process.
-    alone: bool,
     /// The client is being seated.
     hello: Option<(Id, BoxFuture<'static, Result<Welcome, Refusal>>)>,
     /// Calls of modern requests.
@@ -73,19 +71,11 @@ struct Batch {
 }
 
 impl Front {
-    /// A client on a connection that is its session, and the only one of this process.
+    /// A client on a connection that is its session.
     pub fn connection(&self, visitor: Visitor, mount: Mount) -> Connection {
-        let mut connection = self.session(visitor, mount);
-        connection.desk.widen();
-        connection.alone = true;
-        connection
-    }
-
-    /// A client on a connection that is its session, beside others.
-    pub fn session(&self, visitor: Visitor, mount: Mount) -> Connection {
         let desk = Arc::<Desk>::default();
+        desk.widen();
         Connection {
-            alone: false,
             front: self.clone(),
             mount,
             visitor,
@@ -113,16 +103,6 @@ impl Connection {
     /// Whether a line may be taken in now. Not while the client is being seated: what it sends next depends on that.
     pub fn wants_line(&self) -> bool {
         self.hello.is_none() && self.out.len() < Self::OUT_MAX && self.closing.is_none() && !self.over
-    }
-
-    /// Whether the client has begun a session, or is about to.
-    pub fn is_begun(&self) -> bool {
-        self.seat.is_some() || self.hello.is_some()
-    }
-
-    /// Whoever sends the next lines, as far as that can change: the same person with another token.
-    pub fn set_visitor(&mut self, visitor: Visitor) {
-        self.visitor = visitor;
     }
 
     /// Takes in one line. [`Connection::poll_line`] must be called afterwards.
@@ -189,10 +169,6 @@ impl Connection {
         let Some(ear) = &mut self.ear else { return Poll::Pending };
         let (said, turn) = std::task::ready!(Pin::new(ear).poll(cx));
         self.ear = (!turn.is_over()).then_some(turn);
-        if self.ear.is_none() && !self.alone {
-            // Somebody else has ended the session, such as with the login that it was begun with.
-            self.finish();
-        }
         if let Said::Note(line) | Said::Ask(line) = said {
             self.out.push_back(Outgoing { line, receipt: None });
         }
@@ -205,9 +181,7 @@ impl Connection {
         let outcome = std::task::ready!(begin.as_mut().poll(cx));
         let answer = match outcome {
             Ok(welcome) => {
-                if self.alone {
-                    welcome.seat.desk().widen();
-                }
+                welcome.seat.desk().widen();
                 self.seat = Some(welcome.seat);
                 (self.listens, self.ear) = (false, None);
                 compose::result(id, &welcome.result)

@@ -11,7 +11,6 @@ use lb_exchange::Receipt;
 use lb_front::{Frame, Frames};
 use lb_wire::{Line, sse};
 
-use crate::old::Session;
 use crate::onward::{BrokenOff, Kind, Onward};
 use crate::phase::{Level, Phase};
 use crate::pulse::Work;
@@ -25,7 +24,6 @@ pub(crate) struct Body {
 enum Content {
     Bytes { bytes: Bytes, receipt: Option<Receipt> },
     Stream(Box<Stream>),
-    Session(Box<Session>),
     Onward(Box<Onward>),
     Over,
 }
@@ -48,11 +46,6 @@ impl Body {
         Self { content: Content::Stream(Box::new(stream)), _work: None }
     }
 
-    /// A stream that is a session.
-    pub(crate) fn session(session: Session) -> Self {
-        Self { content: Content::Session(Box::new(session)), _work: None }
-    }
-
     /// The answer of another node.
     pub(crate) fn onward(onward: Onward) -> Self {
         Self { content: Content::Onward(Box::new(onward)), _work: None }
@@ -60,7 +53,7 @@ impl Body {
 
     pub(crate) fn is_stream(&self) -> bool {
         match &self.content {
-            Content::Stream(_) | Content::Session(_) => true,
+            Content::Stream(_) => true,
             Content::Onward(onward) => onward.kind() != Kind::Whole,
             Content::Bytes { .. } | Content::Over => false,
         }
@@ -70,7 +63,6 @@ impl Body {
     pub(crate) fn hold(&mut self, mut work: Work) {
         let is_endless = match &self.content {
             Content::Stream(stream) => stream.frames.is_endless(),
-            Content::Session(_) => true,
             Content::Onward(onward) => onward.kind() == Kind::Endless,
             Content::Bytes { .. } | Content::Over => false,
         };
@@ -111,13 +103,6 @@ impl http_body::Body for Body {
                 }
                 data
             }
-            Content::Session(session) => {
-                let data = std::task::ready!(session.poll_data(cx));
-                if data.is_none() {
-                    self.content = Content::Over;
-                }
-                data
-            }
             Content::Onward(onward) => match std::task::ready!(onward.poll_data(cx)) {
                 Some(Ok(data)) => Some(data),
                 Some(Err(error)) => {
@@ -141,7 +126,7 @@ impl http_body::Body for Body {
         match &self.content {
             Content::Over => SizeHint::with_exact(0),
             Content::Bytes { bytes, .. } => SizeHint::with_exact(bytes.len() as u64),
-            Content::Stream(_) | Content::Session(_) => SizeHint::default(),
+            Content::Stream(_) => SizeHint::default(),
             Content::Onward(onward) => onward.size_hint(),
         }
     }

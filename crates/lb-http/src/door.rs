@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use http::header::{HeaderValue, WWW_AUTHENTICATE};
-use http::{Method, Request, Response, StatusCode, Uri};
+use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use lb_auth::behind::Behind;
 use lb_auth::{Auth, Grant, Refusal, Scopes};
@@ -49,7 +49,7 @@ impl Visit<'_> {
         let path = request.uri().path();
         let is_mcp = || {
             let below = path.strip_prefix(self.settings.mcp_path.as_str());
-            below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) || self.below_old(path).is_some()
+            below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         self.settings.auth.is_some() && *request.method() != Method::OPTIONS && (is_mcp() || self.is_page(request))
     }
@@ -106,7 +106,7 @@ impl Visit<'_> {
         let now = auth.now().await;
         let checked = match shows {
             true => auth.check_page(request.headers(), request.uri(), now).await,
-            false => auth.check(request.headers(), &self.resource(request.uri()), now).await,
+            false => auth.check(request.headers(), request.uri(), now).await,
         };
         *allowance = match &checked {
             // Whose it is cannot be known now: nobody is taken for a stranger because of that.
@@ -166,14 +166,7 @@ impl Visit<'_> {
     pub(crate) fn turn_back<B>(&self, auth: &Auth, refusal: &Refusal, request: &Request<B>) -> Response<Body> {
         tracing::debug!(status = refusal.status().as_u16(), "refused");
         auth.turned_back(refusal, self.peer.client(request.headers(), self.settings), SystemTime::now());
-        auth.refuse(refusal, self.resource(request.uri()).path(), None).map(|body| Body::bytes(body, None))
-    }
-
-    /// What a token must be for: the same whichever transport a client speaks.
-    fn resource(&self, uri: &Uri) -> Uri {
-        let Some(below) = self.below_old(uri.path()) else { return uri.clone() };
-        let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-        format!("{}{below}{query}", self.settings.mcp_path).parse().unwrap_or_else(|_| uri.clone())
+        auth.refuse(refusal, request.uri().path(), None).map(|body| Body::bytes(body, None))
     }
 }
 

@@ -20,7 +20,6 @@ mod listen;
 mod manage;
 mod network;
 mod nodes;
-mod old;
 mod onward;
 mod pages;
 mod peer;

@@ -16,7 +16,7 @@ use crate::phase::Phase;
 
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(crate) const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
-pub(crate) const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
+const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 /// What a response has at most, for a map that need not grow.
 const HEADERS: usize = 12;
 const UNBUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering");

@@ -12,7 +12,6 @@ use crate::connections::Connections;
 use crate::current::Current;
 use crate::hop::Hops;
 use crate::nodes::Nodes;
-use crate::old::Sessions;
 use crate::phase::Phase;
 use crate::pulse::InFlight;
 use crate::rate::Buckets;
@@ -32,7 +31,6 @@ pub(crate) struct Server {
     pub(crate) principal: Principal,
     pub(crate) nodes: Nodes,
     pub(crate) hops: Hops,
-    pub(crate) old: Arc<Sessions>,
     pub(crate) started: Instant,
     /// Request ids are this and a count.
     pub(crate) nonce: String,
@@ -53,7 +51,6 @@ impl Server {
             principal: Principal::local(),
             nodes: Nodes::default(),
             hops: Hops::default(),
-            old: Arc::default(),
             started: Instant::now(),
             nonce: format!("{:08x}-", rand::random::<u32>()),
             requests: AtomicU64::new(0),

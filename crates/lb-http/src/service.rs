@@ -157,8 +157,6 @@ impl Visit<'_> {
             }
             Route::Post(_, era) if !work.has_room(self.settings.in_flight_max) => (self.crowded(era), Pages::Allowed),
             Route::Post(mount, era) => (self.post(request, work, record, mount, era).await, Pages::Allowed),
-            // Boxed: it is rare.
-            Route::Old(mount) => (Box::pin(self.old(request, mount)).await, Pages::Allowed),
             Route::Bodiless(mount, era) => (self.bodiless(request, record, mount, era).await, Pages::Allowed),
         }
     }
@@ -283,17 +281,10 @@ impl Visit<'_> {
         if path == "/" {
             return done(self.root(request.method(), era));
         }
-        let below = self.below_old(path).map(|below| format!("{}{below}", self.settings.mcp_path));
-        let mount = match self.mount(below.as_deref().unwrap_or(path)) {
+        let mount = match self.mount(path) {
             Ok(mount) => mount,
             Err(response) => return done(*response),
         };
-        if below.is_some() {
-            return match *request.method() {
-                Method::GET | Method::POST => Route::Old(mount),
-                _ => done(not_allowed("GET, POST, OPTIONS")),
-            };
-        }
         match *request.method() {
             Method::POST => Route::Post(mount, era),
             Method::GET | Method::DELETE => Route::Bodiless(mount, era),
@@ -470,8 +461,6 @@ pub(crate) enum Route {
     Order(Era),
     Post(Mount, Era),
     Bodiless(Mount, Era),
-    /// To the transport that was before both eras.
-    Old(Mount),
 }
 
 /// Who was asked where what a request names is.

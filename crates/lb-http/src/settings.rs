@@ -29,8 +29,6 @@ pub type Closed = Arc<dyn Fn() -> Option<&'static str> + Send + Sync>;
 pub struct Settings {
     /// Where the protocol is served; everything else hangs below it.
     pub mcp_path: String,
-    /// Whether clients of HTTP+SSE, the transport of 2024-11-05, are served at `/sse` too.
-    pub sse: bool,
     /// Hosts under which we may be addressed, without port, in lower case.
     pub allowed_hosts: Vec<String>,
     /// Origins of web pages that may call us, beside those on our own host or on loopback; `*` for any.
@@ -108,7 +106,6 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             mcp_path: "/mcp".into(),
-            sse: false,
             allowed_hosts: vec!["localhost".into(), "127.0.0.1".into(), "[::1]".into()],
             allowed_origins: Vec::new(),
             public_url: None,

@@ -16,7 +16,6 @@ mod named;
 mod nodes;
 mod oauth;
 mod often;
-mod old;
 mod policy;
 mod reload;
 mod replayed;

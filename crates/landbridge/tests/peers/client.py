@@ -10,7 +10,6 @@ import traceback
 import anyio
 import mcp_types as types
 from mcp import Client, MCPError, StdioServerParameters
-from mcp.client.sse import sse_client
 
 PATIENCE = 40.0
 MODES = {"legacy": "legacy", "modern": "auto"}
@@ -58,10 +57,7 @@ async def observe(run):
     seen = Seen(run["answers"])
     document = {"steps": []}
     server = run["server"]
-    if "sse" in server:
-        target = sse_client(server["sse"])
-    else:
-        target = server["url"] if "url" in server else StdioServerParameters(**server)
+    target = server["url"] if "url" in server else StdioServerParameters(**server)
     callbacks = seen.callbacks() if run["capabilities"] else {}
     try:
         async with Client(target, mode=MODES[run["era"]], **callbacks) as client:

@@ -9,7 +9,7 @@ use tokio::process::Command;
 
 use crate::client::Era;
 use crate::compare::difference;
-use crate::server::{Behind, Front, Link, Reach};
+use crate::server::{Behind, Link, Reach};
 
 /// How long one request may take.
 const RUN_MAX: Duration = Duration::from_secs(50);
@@ -58,7 +58,7 @@ pub async fn prompts(era: Era, behind: Behind, link: Link) {
 
 /// What the Inspector prints, which must be the same through the gateway as without it.
 async fn same(era: Era, behind: Behind, link: Link, request: &[&str]) -> Value {
-    let reach = Reach::start(era, behind, link, Front::Streamable).await;
+    let reach = Reach::start(era, behind, link).await;
     let home = tempfile::tempdir().expect("a temporary folder");
     let ask = |server| print(server, era, request, home.path());
     let (direct, served, piped) = tokio::join!(ask(&reach.direct), ask(&reach.served), ask(&reach.piped));

@@ -157,28 +157,3 @@ mod peer_inspector {
         }
     }
 }
-
-/// Clients that speak only HTTP+SSE.
-mod old_clients {
-    use crate::client::{Client, Era};
-    use crate::pair::check_at;
-    use crate::server::{Behind, Front, Link};
-
-    mod peer_typescript_v1 {
-        use super::*;
-
-        #[tokio::test]
-        async fn over_sse() {
-            check_at(Client::TypeScript1, Era::Legacy, Behind::Fixture("dual"), Link::Http, Front::Sse).await;
-        }
-    }
-
-    mod peer_python {
-        use super::*;
-
-        #[tokio::test]
-        async fn over_sse() {
-            check_at(Client::Python, Era::Legacy, Behind::Everything, Link::Sse, Front::Sse).await;
-        }
-    }
-}

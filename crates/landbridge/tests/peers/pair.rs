@@ -5,17 +5,12 @@ use serde_json::{Value, json};
 use crate::client::{Client, Era};
 use crate::compare::{difference, without_era};
 use crate::plan;
-use crate::server::{Behind, Front, Link, Reach};
+use crate::server::{Behind, Link, Reach};
 
 /// The client sees through the gateway what it sees without it.
 pub async fn check(client: Client, era: Era, behind: Behind, link: Link) {
-    check_at(client, era, behind, link, Front::Streamable).await;
-}
-
-/// The same where it reaches `landbridge serve` like this.
-pub async fn check_at(client: Client, era: Era, behind: Behind, link: Link, front: Front) {
     let bridged = behind.is_bridged(era);
-    let reach = Reach::start(era, behind, link, front).await;
+    let reach = Reach::start(era, behind, link).await;
     let capabilities = |through: bool| match (bridged, through) {
         // Between two eras the gateway declares nothing to the server, whatever the client declares.
         (true, false) => json!({}),

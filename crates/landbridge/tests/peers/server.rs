@@ -35,15 +35,6 @@ pub enum Link {
     Sse,
 }
 
-/// How the client reaches `landbridge serve`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Front {
-    /// Over streamable HTTP.
-    Streamable,
-    /// Over HTTP+SSE.
-    Sse,
-}
-
 impl Behind {
     /// Whether a client of this era and the server have no era in common.
     pub fn is_bridged(self, era: Era) -> bool {
@@ -87,19 +78,16 @@ enum Running {
 
 impl Reach {
     /// Starts servers and a gateway. Each way has a server of its own, so that none sees what another did.
-    pub async fn start(era: Era, behind: Behind, link: Link, front: Front) -> Self {
+    pub async fn start(era: Era, behind: Behind, link: Link) -> Self {
         let mut processes = Vec::new();
         // Not every client speaks what was before streamable HTTP.
         let direct_link = if link == Link::Sse { Link::Http } else { link };
         let direct = target(behind.direct(era), direct_link, &mut processes).await;
         let at_serve = target(behind, link, &mut processes).await;
         let at_stdio = target(behind, link, &mut processes).await;
-        let gateway = Gateway::serve_with(LANDBRIDGE, json!({ "it": at_serve }), &["--sse"]).await;
+        let gateway = Gateway::serve(LANDBRIDGE, json!({ "it": at_serve })).await;
         let (folder, file) = config(&json!({ "it": at_stdio }));
-        let served = match front {
-            Front::Streamable => json!({ "url": gateway.url("it") }),
-            Front::Sse => json!({ "sse": format!("http://{}/sse/server/it", gateway.address) }),
-        };
+        let served = json!({ "url": gateway.url("it") });
         let piped = json!({ "command": LANDBRIDGE, "args": ["stdio", "--surface", "server", "--config", file] });
         Self { direct, served, piped, gateway, _processes: processes, _config: folder }
     }

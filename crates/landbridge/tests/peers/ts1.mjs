@@ -6,7 +6,6 @@ import { main } from './steps.mjs';
 const require = createRequire(`${process.argv[2]}/`);
 const { Client } = require('@modelcontextprotocol/sdk/client/index.js');
 const { StdioClientTransport } = require('@modelcontextprotocol/sdk/client/stdio.js');
-const { SSEClientTransport } = require('@modelcontextprotocol/sdk/client/sse.js');
 const { StreamableHTTPClientTransport } = require('@modelcontextprotocol/sdk/client/streamableHttp.js');
 const types = require('@modelcontextprotocol/sdk/types.js');
 
@@ -23,9 +22,7 @@ await main(async (run, seen) => {
             client.setRequestHandler(schema, request => seen.ask(method, request.params));
         }
     }
-    const transport = run.server.sse
-        ? new SSEClientTransport(new URL(run.server.sse))
-        : run.server.url
+    const transport = run.server.url
         ? new StreamableHTTPClientTransport(new URL(run.server.url))
         : new StdioClientTransport({ ...run.server, stderr: 'inherit' });
     // The client tells its transport what was negotiated, and nobody else.

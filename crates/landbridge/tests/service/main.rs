@@ -3,7 +3,6 @@
 mod flags;
 mod guards;
 mod life;
-mod old;
 mod pages;
 mod sockets;
 mod tls;

@@ -146,7 +146,6 @@ const TABLE: &[Setting] = &[
     Setting::new("listen", Demo, Text(check::listen), "127.0.0.1:8080", "Where to listen; port 0 takes any free one, which is then printed").named("HOST:PORT|unix:PATH"),
     Setting::new("host", Demo, Text(check::bare_host), "127.0.0.1", "The host of --listen alone").named("HOST").alias(&["HOST", "MCP_CONFIG_SERVER_HTTP_HOST"]),
     Setting::new("port", Demo, Count(1, 65_535), "8080", "The port of --listen alone").named("PORT").alias(&["PORT", "MCP_CONFIG_SERVER_HTTP_PORT"]),
-    Setting::new("sse", Serve, Switch, "false", "Let in clients that speak only HTTP+SSE, the transport of 2024-11-05, too: at /sse, /sse/tools and /sse/server/NAME"),
     Setting::new("reuse_port", Serve, Switch, "false", "Share the port with another process of the same user, so that a new one can take over"),
     Setting::new("public_url", Serve, Text(check::public_url), "none", "Where clients reach this from elsewhere; its host and origin are allowed").named("URL").reloading(),
     Setting::new("insecure_no_auth", Demo, Switch, "false", "Listen beyond this machine although everybody who can connect may use every server"),
@@ -231,5 +230,6 @@ const TABLE: &[Setting] = &[
 
     absent("no_codemode", "codemode", &["true", "1", "yes", "on", ""], &[]),
     absent("codemode", "codemode", OFF, &[]),
+    absent("sse", "the transport HTTP+SSE", OFF, &[]),
     absent("time_zone", "a time zone other than UTC", &["utc"], &["MCP_CONFIG_SERVER_TIME_ZONE"]).without_flag(),
 ];

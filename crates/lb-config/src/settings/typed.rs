@@ -87,8 +87,6 @@ pub struct Settings {
     pub listen_source: String,
     /// Whether the port is shared with another process.
     pub reuse_port: bool,
-    /// Whether clients of HTTP+SSE are let in.
-    pub sse: bool,
     /// Where clients reach us from elsewhere.
     pub public_url: Option<String>,
     /// Who gets in; `None` for everybody who can connect.
@@ -209,7 +207,6 @@ impl Settings {
             inline_servers: gathered.inline_servers.clone(),
             surface: if gathered.is("surface", "server") { Surface::Server } else { Surface::Tools },
             reuse_port: gathered.switch("reuse_port"),
-            sse: gathered.switch("sse"),
             insecure_no_auth: gathered.switch("insecure_no_auth"),
             trusted_proxies: gathered.networks("trusted_proxies"),
             proxy_header: match gathered.is("proxy_header", "forwarded") {
