@@ -107,4 +107,4 @@ pub(crate) fn seconds(now: SystemTime) -> u64 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

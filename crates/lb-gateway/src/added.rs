@@ -214,8 +214,9 @@ impl AddedServers {
     pub(crate) async fn read(&self, gateway: &Arc<Shared>) -> Result<(), Error> {
         let _one_at_a_time = self.reading.lock().await;
         let found = self.found().await?;
-        let mut marked = self.marked.lock().clone();
-        marked.extend(self.claimed.lock().iter().cloned());
+        // In this order: what is claimed no longer is marked by then.
+        let mut marked = self.claimed.lock().clone();
+        marked.extend(self.marked.lock().iter().cloned());
         let before = {
             let mut seen = self.seen.lock();
             let mut now = found.clone();

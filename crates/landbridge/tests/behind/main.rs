@@ -8,6 +8,8 @@ mod world;
 mod alone;
 mod document;
 mod guard;
+#[path = "../login/hunt.rs"]
+mod hunt;
 mod keyring;
 mod people;
 #[path = "../login/search.rs"]

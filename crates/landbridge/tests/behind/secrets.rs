@@ -1,14 +1,12 @@
 //! Secrets of logins at servers, of operators and of calls: none is in a log, a store, a page or an answer.
 
 use std::fmt::Write as _;
-use std::net::SocketAddr;
-use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use lb_peers::harness::{Gateway, peer};
 use lb_peers::idp::{Browser, Decision, Idp, Options, SERVICE_SECRET};
-use lb_peers::raw::http::{headers, modern_headers, modern_meta, post_headers};
+use lb_peers::raw::http::{modern_headers, modern_meta};
 use lb_peers::valkey::{Program, Valkey};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -18,7 +16,8 @@ use url::Url;
 
 use crate::LANDBRIDGE;
 use crate::guard::{Guard, Wants};
-use crate::search::{Place, found};
+use crate::hunt::Hunt;
+use crate::search::found;
 use crate::service::provider;
 use crate::tap::Heard;
 use crate::world::{self, ALLOW, Client, OPERATOR, VERIFIER, free_port, get, parameter, redeem, register, send, value};
@@ -34,15 +33,25 @@ const PATIENCE: Duration = Duration::from_secs(30);
 struct Scene {
     gateway: Gateway,
     url: String,
-    at: SocketAddr,
-    store: Option<Valkey>,
-    data: tempfile::TempDir,
+    hunt: Hunt,
     key: String,
     idp: Idp,
     notes: std::path::PathBuf,
     behind: Behind,
-    places: Vec<Place>,
-    secrets: Vec<(&'static str, String)>,
+}
+
+impl std::ops::Deref for Scene {
+    type Target = Hunt;
+
+    fn deref(&self) -> &Hunt {
+        &self.hunt
+    }
+}
+
+impl std::ops::DerefMut for Scene {
+    fn deref_mut(&mut self) -> &mut Hunt {
+        &mut self.hunt
+    }
 }
 
 /// The servers: a gateway of ours that people log in at, and three behind doors.
@@ -116,41 +125,8 @@ impl Scene {
             None => command.arg("--data").arg(data.path().join("data")),
         };
         let gateway = Gateway::launch(command, folder).await;
-        let (at, places, secrets) = (gateway.address, Vec::new(), Vec::new());
-        Self { gateway, url, at, store, data, key, idp, notes, behind, places, secrets }
-    }
-
-    fn secret(&mut self, what: &'static str, secret: impl Into<String>) {
-        self.secrets.push((what, secret.into()));
-    }
-
-    fn seen(&mut self, place: &str, text: &str) {
-        self.places.push((place.to_owned(), text.to_owned()));
-    }
-
-    /// What the store holds now, as whoever steals it reads it.
-    fn dump(&mut self, when: &str) {
-        let mut bytes = Vec::new();
-        match &self.store {
-            Some(store) => {
-                assert!(store.command(&["SAVE"]).contains("OK"));
-                bytes = std::fs::read(store.folder().join("dump.rdb")).expect("a dump");
-            }
-            None => read_all(&self.data.path().join("data"), &mut bytes),
-        }
-        assert!(500 < bytes.len(), "there is something in it {when}");
-        self.seen(&format!("the store {when}"), &String::from_utf8_lossy(&bytes));
-    }
-
-    /// Asks and keeps what was answered, as a place.
-    async fn ask(&mut self, method: &str, path: &str, with: &[(&str, &str)], body: &str) -> u16 {
-        let mut all = post_headers();
-        all.retain(|(name, _)| !with.iter().any(|(other, _)| name.eq_ignore_ascii_case(other)));
-        all.extend(headers(with));
-        let answer = send(self.at, method, path, &all, body.as_bytes()).await;
-        let shown = path.split('?').next().unwrap_or_default();
-        self.seen(&format!("the answer to {method} {shown}"), &answer.text());
-        answer.head.status()
+        let hunt = Hunt::new(gateway.address, store, data);
+        Self { gateway, url, hunt, key, idp, notes, behind }
     }
 
     /// Somebody logs in at the gateway.
@@ -182,18 +158,6 @@ impl Scene {
     }
 }
 
-fn read_all(folder: &Path, into: &mut Vec<u8>) {
-    for entry in std::fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            read_all(&path, into);
-        } else {
-            into.extend_from_slice(path.to_string_lossy().as_bytes());
-            into.extend(std::fs::read(&path).expect("a file"));
-        }
-    }
-}
-
 async fn echo(client: &Client, server: &str) -> String {
     let call = json!({ "server": server, "tool": "echo", "args": { "message": ARGUMENT } });
     client.call("execute_tool", call).await.text()
@@ -220,12 +184,14 @@ async fn logs_in(scene: &mut Scene, session: &Client, server: &'static str, ther
     let callback = format!("{}/oauth/backend/callback", scene.url);
     let back = browser.login(sent.url.as_str(), &callback, "alice", Decision::Approve).await.expect("it goes on");
     assert!(back.page.is_none(), "{back:?} {}", scene.gateway.said());
-    let person = browser.cookie(&scene.url, "lb_person").expect("it is known who that is");
+    let known = browser.cookies().find(|(name, _)| name.starts_with("lb_person_"));
+    let (name, person) =
+        known.map(|(name, value)| (name.to_owned(), value.to_owned())).expect("it is known who that is");
     let id = Url::parse(&link).ok().and_then(|link| parameter(&link, "id")).expect("an id");
     let [state, code] = ["state", "code"].map(|name| parameter(&back.url, name).expect("it comes back with it"));
     // What others make of it, before it is used and afterwards.
     let query = back.url.query().expect("a query");
-    let (own, other) = (format!("lb_person={person}"), format!("lb_person={person}x; lb_ui={person}"));
+    let (own, other) = (format!("{name}={person}"), format!("{name}={person}x; lb_ui={person}"));
     let callback_path = format!("/oauth/backend/callback?{query}");
     for (path, cookie) in [
         (format!("/oauth/backend/callback?code={code}&state={state}x"), own.as_str()),

@@ -10,6 +10,7 @@ mod first;
 #[path = "../behind/guard.rs"]
 #[expect(dead_code, reason = "what another test of a server's login needs")]
 mod guard;
+mod hunt;
 mod keys;
 mod leaks;
 mod named;

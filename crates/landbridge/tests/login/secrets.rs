@@ -1,13 +1,11 @@
 //! Secrets in every field of a login and of what comes after it: none is in a log, a store, a page or an answer.
 
 use std::fmt::Write as _;
-use std::net::SocketAddr;
-use std::path::Path;
 
 use base64::Engine as _;
 use lb_peers::harness::{Gateway, HttpPeer, peer};
 use lb_peers::idp::{Browser, CLIENT_SECRET, Decision, Idp, Options};
-use lb_peers::raw::http::{headers, modern_headers, modern_meta, post_headers};
+use lb_peers::raw::http::{headers, modern_headers, modern_meta};
 use lb_peers::valkey::{Program, Valkey};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -15,7 +13,8 @@ use tokio::process::Command;
 use url::Url;
 
 use crate::LANDBRIDGE;
-use crate::search::{Place, found};
+use crate::hunt::Hunt;
+use crate::search::found;
 use crate::world::{
     ALLOW, Client, OPERATOR, REDIRECT, Tokens, VERIFIER, form_to, free_port, get, parameter, send, serve, tokens,
     value, with_provider,
@@ -35,15 +34,25 @@ const PLANTED: &str = "planted-for-the-searcher";
 struct Scene {
     gateway: Gateway,
     url: String,
-    at: SocketAddr,
-    store: Option<Valkey>,
-    data: tempfile::TempDir,
+    hunt: Hunt,
     notes: tempfile::TempPath,
     key: String,
     _idp: Idp,
     _web: HttpPeer,
-    places: Vec<Place>,
-    secrets: Vec<(&'static str, String)>,
+}
+
+impl std::ops::Deref for Scene {
+    type Target = Hunt;
+
+    fn deref(&self) -> &Hunt {
+        &self.hunt
+    }
+}
+
+impl std::ops::DerefMut for Scene {
+    fn deref_mut(&mut self) -> &mut Hunt {
+        &mut self.hunt
+    }
 }
 
 impl Scene {
@@ -77,31 +86,8 @@ impl Scene {
             None => command.arg("--data").arg(data.path().join("data")),
         };
         let gateway = Gateway::launch(command, folder).await;
-        let at = gateway.address;
-        let (places, secrets) = (Vec::new(), Vec::new());
-        Self { gateway, url, at, store, data, notes, key, _idp: idp, _web: web, places, secrets }
-    }
-
-    fn secret(&mut self, what: &'static str, secret: impl Into<String>) {
-        self.secrets.push((what, secret.into()));
-    }
-
-    fn seen(&mut self, place: &str, text: &str) {
-        self.places.push((place.to_owned(), text.to_owned()));
-    }
-
-    /// What the store holds now, as whoever steals it reads it.
-    fn dump(&mut self, when: &str) {
-        let mut bytes = Vec::new();
-        match &self.store {
-            Some(store) => {
-                assert!(store.command(&["SAVE"]).contains("OK"));
-                bytes = std::fs::read(store.folder().join("dump.rdb")).expect("a dump");
-            }
-            None => read_all(&self.data.path().join("data"), &mut bytes),
-        }
-        assert!(500 < bytes.len(), "there is something in it {when}");
-        self.seen(&format!("the store {when}"), &String::from_utf8_lossy(&bytes));
+        let hunt = Hunt::new(gateway.address, store, data);
+        Self { gateway, url, hunt, notes, key, _idp: idp, _web: web }
     }
 
     /// A login step by step, as a browser goes through it.
@@ -163,29 +149,6 @@ impl Scene {
         ] {
             let secret = told.pointer(at).and_then(Value::as_str).unwrap_or_else(|| panic!("no {at} in {told}"));
             self.secret(what, secret);
-        }
-    }
-
-    /// Asks and keeps what was answered, as a place.
-    async fn ask(&mut self, method: &str, path: &str, with: &[(&str, &str)], body: &str) -> u16 {
-        let mut all = post_headers();
-        all.retain(|(name, _)| !with.iter().any(|(other, _)| name.eq_ignore_ascii_case(other)));
-        all.extend(headers(with));
-        let answer = send(self.at, method, path, &all, body.as_bytes()).await;
-        let shown = path.split('?').next().unwrap_or_default();
-        self.seen(&format!("the answer to {method} {shown}"), &answer.text());
-        answer.head.status()
-    }
-}
-
-fn read_all(folder: &Path, into: &mut Vec<u8>) {
-    for entry in std::fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            read_all(&path, into);
-        } else {
-            into.extend_from_slice(path.to_string_lossy().as_bytes());
-            into.extend(std::fs::read(&path).expect("a file"));
         }
     }
 }

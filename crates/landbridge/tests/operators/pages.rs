@@ -106,7 +106,7 @@ async fn somebody_who_is_no_administrator_sees_nothing() {
         assert_eq!(with_cookie(&world, "GET", "/waterfall", cookie).await.head.status(), 401, "{cookie}");
     }
     // A login that was begun elsewhere leads nowhere here.
-    let elsewhere = get(world.at(), "/oauth/callback?code=x&state=y", &[("Cookie", "lb_tx=y")]).await;
+    let elsewhere = get(world.at(), "/oauth/callback?code=x&state=y", &[("Cookie", "lb_tx_0123456789abcdef=y")]).await;
     assert_eq!(elsewhere.head.status(), 400);
     // Nor does any other address.
     let odd = format!("{}/login?next=https://evil.example/", world.url).parse().expect("a URL");

@@ -4,27 +4,7 @@ use super::*;
 use crate::People;
 use crate::family::{Granted, Login, State};
 use crate::token::mint;
-
-const ISSUER: &str = "https://gw.example.com";
-
-fn claims() -> Claims {
-    Claims {
-        iss: ISSUER.into(),
-        sub: "u_1".into(),
-        aud: format!("{ISSUER}/mcp"),
-        client_id: "mcp_1".into(),
-        scope: "mcp:read mcp:admin".into(),
-        iat: 1_000,
-        exp: 1_900,
-        jti: "j".into(),
-        fam: "f".into(),
-        epo: 1,
-    }
-}
-
-fn keys() -> Keys {
-    Keys::new(b"0123456789abcdef-the-first-key-of-ours", None).unwrap()
-}
+use crate::token::tests::{ISSUER, claims, keys};
 
 fn record(subject: &str) -> Arc<Record> {
     let login = Login { principal: "u_1".into(), subject: subject.into(), domain: None, groups: vec![] };
@@ -66,7 +46,8 @@ fn a_token_that_was_read_before_is_held_to_its_time_all_the_same_and_others_are_
 
 #[test]
 fn what_a_token_grants_is_judged_again_when_the_rules_or_the_login_are_others() {
-    let token = Token { claims: claims(), judged: Mutex::default() };
+    let claims = Claims { scope: "mcp:read mcp:admin".into(), ..claims() };
+    let token = Token { claims, judged: Mutex::default() };
     let (alice, rules) = (record("alice"), admins("alice"));
     let first = token.grant(&alice, &rules).unwrap();
     assert!(first.is_admin());

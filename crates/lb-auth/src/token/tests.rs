@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-const ISSUER: &str = "https://gw.example.com";
+pub(crate) const ISSUER: &str = "https://gw.example.com";
 const KEY: &[u8] = b"0123456789abcdef-the-first-key-of-ours";
 const OTHER: &[u8] = b"fedcba9876543210-the-other-key-of-ours";
 
@@ -12,7 +12,7 @@ fn at(seconds: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(seconds)
 }
 
-fn claims() -> Claims {
+pub(crate) fn claims() -> Claims {
     Claims {
         iss: ISSUER.into(),
         sub: "u_1".into(),
@@ -27,7 +27,7 @@ fn claims() -> Claims {
     }
 }
 
-fn keys() -> Keys {
+pub(crate) fn keys() -> Keys {
     Keys::new(KEY, None).unwrap()
 }
 

@@ -28,6 +28,8 @@ const ORIGIN_CHARS_MAX: usize = 200;
 
 /// How long a TCP and TLS connection may take to be made.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
+/// How long the other end of a connection may be gone before that is noticed.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// One server's endpoint, shared by all connections to it.
 pub struct Endpoint {
@@ -308,6 +310,7 @@ impl Endpoint {
     async fn open(&self) -> Result<Box<Conn>, String> {
         let stream = self.reach().await?;
         stream.set_nodelay(true).map_err(|error| chain(&error))?;
+        notices_its_end(&stream).map_err(|error| chain(&error))?;
         let stream = match &self.tls {
             None => Stream::Plain(stream),
             Some((connector, name)) => {
@@ -366,6 +369,17 @@ fn shown(url: &str) -> String {
         Some((_, host)) => format!("{scheme}://{host}/{path}"),
         None => bare.to_owned(),
     }
+}
+
+/// A server that is gone without a word, or behind something that has forgotten us, says nothing: a stream from it would
+/// wait for ever.
+fn notices_its_end(stream: &TcpStream) -> std::io::Result<()> {
+    use rustix::net::sockopt;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, SILENCE_MAX / 2)?;
+    sockopt::set_tcp_keepintvl(stream, SILENCE_MAX / 6)?;
+    sockopt::set_tcp_keepcnt(stream, 3)?;
+    Ok(())
 }
 
 fn tls_name(host: &Host<&str>) -> Result<ServerName<'static>, String> {
