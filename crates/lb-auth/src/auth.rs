@@ -170,13 +170,11 @@ impl Auth {
     /// Why it does not go on; [`refuse`](Self::refuse) makes the answer of it.
     pub async fn check(&self, headers: &HeaderMap, uri: &Uri, now: SystemTime) -> Result<Arc<Grant>, Refusal> {
         let sent = bearer(headers, uri)?;
-        let hash = Hash::of(sent.as_bytes());
+        let hash = Hash::of(sent);
         if let Some(token) = self.shown.find(&hash) {
             return self.by_token(&token, uri.path(), now).await;
         }
-        if !is_token(sent) {
-            return Err(Refusal::Malformed);
-        }
+        let sent = token(sent).ok_or(Refusal::Malformed)?;
         if self.operator.read().is_some_and(|operator| operator == hash) {
             let grant = operator(&hash);
             self.key_used(&grant, now);
@@ -283,8 +281,8 @@ impl std::fmt::Debug for Auth {
     }
 }
 
-/// The one token of a request.
-fn bearer<'a>(headers: &'a HeaderMap, uri: &Uri) -> Result<&'a str, Refusal> {
+/// The one token of a request. What it is made of is not looked at.
+fn bearer<'a>(headers: &'a HeaderMap, uri: &Uri) -> Result<&'a [u8], Refusal> {
     let in_query = |query: &str| Form::parse(query.as_bytes()).is_none_or(|form| form.get("access_token").is_some());
     if uri.query().is_some_and(in_query) {
         return Err(Refusal::Malformed);
@@ -294,18 +292,21 @@ fn bearer<'a>(headers: &'a HeaderMap, uri: &Uri) -> Result<&'a str, Refusal> {
     if all.next().is_some() {
         return Err(Refusal::Malformed);
     }
-    let text = first.to_str().map_err(|_| Refusal::Malformed)?;
-    let (scheme, token) = text.split_once(' ').unwrap_or((text, ""));
-    if !scheme.eq_ignore_ascii_case("bearer") {
-        return Err(Refusal::NoCredentials);
+    let bytes = first.as_bytes();
+    let (scheme, sent) = bytes.split_at(bytes.iter().position(|byte| *byte == b' ').unwrap_or(bytes.len()));
+    if !scheme.eq_ignore_ascii_case(b"bearer") {
+        return Err(if first.to_str().is_ok() { Refusal::NoCredentials } else { Refusal::Malformed });
     }
-    Ok(token.trim_matches(' '))
+    let from = sent.iter().position(|byte| *byte != b' ').unwrap_or(sent.len());
+    let to = sent.iter().rposition(|byte| *byte != b' ').map_or(from, |last| last + 1);
+    Ok(sent.get(from..to).unwrap_or_default())
 }
 
-/// Whether a text can be a token at all.
-fn is_token(text: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
-    !text.is_empty() && text.bytes().all(fits)
+/// What can be a token at all, as text.
+fn token(sent: &[u8]) -> Option<&str> {
+    let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(byte);
+    let is_one = !sent.is_empty() && sent.iter().all(fits);
+    std::str::from_utf8(sent).ok().filter(|_| is_one)
 }
 
 fn refusal(error: TokenError) -> Refusal {

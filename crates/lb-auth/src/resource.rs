@@ -45,11 +45,11 @@ impl Resources {
 fn plain(path: &str) -> Option<&str> {
     let path = path.strip_suffix('/').unwrap_or(path);
     let rest = path.strip_prefix(ROOT)?;
-    let fits = |part: &str| {
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | '~');
-        !part.is_empty() && part != "." && part != ".." && part.chars().all(plain)
+    let fits = |part: &[u8]| {
+        let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+        !matches!(part, b"" | b"." | b"..") && part.iter().all(plain)
     };
-    (rest.is_empty() || rest.strip_prefix('/')?.split('/').all(fits)).then_some(path)
+    (rest.is_empty() || rest.strip_prefix('/')?.as_bytes().split(|byte| *byte == b'/').all(fits)).then_some(path)
 }
 
 #[cfg(test)]
