@@ -15,7 +15,7 @@ use crate::world::{ALLOW, Client, World, form_to, free_port, get, login, paramet
 const WITHIN: Duration = Duration::from_secs(50);
 
 /// A modern client listens at a path.
-async fn listens(at: SocketAddr, path: &str, token: &str) -> RawHttp {
+pub async fn listens(at: SocketAddr, path: &str, token: &str) -> RawHttp {
     let mut http = RawHttp::connect(at).await.expect("it listens");
     let mut sent = modern_headers("subscriptions/listen", None);
     sent.push(("Authorization".into(), format!("Bearer {token}")));

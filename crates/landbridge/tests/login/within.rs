@@ -2,17 +2,16 @@
 //!
 //! What is promised is asserted as it is promised. The step is how often a client looks, and nothing else is added.
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use lb_peers::harness::Gateway;
 use lb_peers::raw::RawHttp;
-use lb_peers::raw::http::{modern_headers, modern_meta};
 use serde_json::json;
 use tokio::process::Command;
 
 use crate::LANDBRIDGE;
 use crate::cluster::Cluster;
+use crate::ends::listens;
 use crate::world::{Client, form_to, serve};
 
 /// What is promised.
@@ -26,20 +25,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 async fn stream(client: &Client) -> RawHttp {
     let mut http = RawHttp::connect(client.at).await.expect("it listens");
     http.send("GET", "/mcp", &client.headers(), b"").await.expect("sent");
-    assert_eq!(http.head().await.expect("a head").status(), 200);
-    http
-}
-
-/// What a modern client listens with.
-async fn listen(at: SocketAddr, token: &str) -> RawHttp {
-    let mut http = RawHttp::connect(at).await.expect("it listens");
-    let mut sent = modern_headers("subscriptions/listen", None);
-    sent.push(("Authorization".into(), format!("Bearer {token}")));
-    let meta = modern_meta("");
-    let body = format!(
-        r#"{{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{{"notifications":{{}},"_meta":{meta}}}}}"#
-    );
-    http.send("POST", "/mcp", &sent, body.as_bytes()).await.expect("sent");
     assert_eq!(http.head().await.expect("a head").status(), 200);
     http
 }
@@ -85,7 +70,7 @@ async fn what_was_revoked_at_one_node_is_over_at_the_other_five_seconds_later() 
     let (alice, bob) = (cluster.tokens("alice", "mcp:call").await, cluster.tokens("bob", "mcp:call").await);
     let [one, two] = cluster.at();
     let session = Client::begin(two, &alice.access).await;
-    let (mut of_session, mut of_none) = (stream(&session).await, listen(two, &alice.access).await);
+    let (mut of_session, mut of_none) = (stream(&session).await, listens(two, "/mcp", &alice.access).await);
     let other = Client::begin(two, &bob.access).await;
     let mut of_other = stream(&other).await;
     assert_eq!(session.call("list_servers", json!({})).await.head.status(), 200);
@@ -120,7 +105,7 @@ async fn what_was_opened_with_a_key_is_over_five_seconds_after_the_key_was_taken
     let gateway = Gateway::launch(command, config).await;
     let (session, other) =
         (Client::begin(gateway.address, &keys[0]).await, Client::begin(gateway.address, &keys[1]).await);
-    let (mut of_session, mut of_none) = (stream(&session).await, listen(gateway.address, &keys[0]).await);
+    let (mut of_session, mut of_none) = (stream(&session).await, listens(gateway.address, "/mcp", &keys[0]).await);
     let mut of_other = stream(&other).await;
     let quiet = Duration::from_millis(300);
     assert_eq!(tokio::join!(ended(&mut of_session, quiet), ended(&mut of_none, quiet)), (None, None));

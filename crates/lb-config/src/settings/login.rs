@@ -87,9 +87,9 @@ impl Login {
             allow_any_user: gathered.switch("allow_any_user"),
             cimd_allow: gathered.networks("cimd_allow"),
             outbound_ca: gathered.text("outbound_ca").map(|path| home(&path, gathered)),
-            token_ttl: life(gathered, "token_ttl", 15 * MINUTE, DAY),
-            refresh_token_ttl: life(gathered, "refresh_token_ttl", 7 * DAY, 30 * DAY),
-            login_ttl: life(gathered, "login_ttl", 10 * MINUTE, 10 * MINUTE),
+            token_ttl: life(gathered, "token_ttl", 15 * MINUTE, (DAY, "1 day")),
+            refresh_token_ttl: life(gathered, "refresh_token_ttl", 7 * DAY, (30 * DAY, "30 days")),
+            login_ttl: life(gathered, "login_ttl", 10 * MINUTE, (10 * MINUTE, "10 minutes")),
         })
     }
 }
@@ -98,11 +98,10 @@ const MINUTE: u64 = 60;
 const DAY: u64 = 86_400;
 
 /// How long something is good, in seconds: what is said, and no more than the most.
-fn life(gathered: &mut Gathered, key: &'static str, usual: u64, most: u64) -> Duration {
+fn life(gathered: &mut Gathered, key: &'static str, usual: u64, (most, in_words): (u64, &str)) -> Duration {
     let said = gathered.time(key, usual);
     if Duration::from_secs(most) < said {
-        let hint = format!("{most} seconds at most");
-        refuse(gathered, key, "is too long for what opens everything to whoever finds it", &hint);
+        refuse(gathered, key, "is too long", &format!("give {in_words} at most"));
     }
     said
 }
